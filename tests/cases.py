@@ -14,10 +14,8 @@ from scipy import sparse
 import fgmp
 from fgmp.dictionaries import StandardBasis
 from fgmp.rounds import Exchange, Method
-from fgmp.selection import Overall
-from fgmp.shared_support.newton import LocalSteps
 
-# Methods. Options of a call replace those that stand here.
+# Methods. The options of a call replace the defaults.
 
 LOCAL_STEPS = {"learning_rate": 0.05, "local_iterations": 2, "batch_size": 10}
 
@@ -38,7 +36,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "LargestEntries": _method(
         fgmp.SharedSupportGradMP, 3, fgmp.LargestEntries(6), fgmp.NewtonOnSupport(2)
     ),
-    "LocalSteps": _method(fgmp.SharedSupportGradMP, 3, solver=LocalSteps(fgmp.SGD(0.1))),
+    "LocalSteps": _method(fgmp.SharedSupportGradMP, 3, solver=fgmp.LocalSteps(fgmp.SGD(0.1))),
 }
 
 
@@ -138,7 +136,7 @@ SERIALIZABLE: list[tuple[str, Callable[[], Any]]] = [
     (
         "NewtonOnSupport",
         lambda: fgmp.SharedSupportGradMP(
-            2, solver=fgmp.NewtonOnSupport(2, 1e-3), selection=Overall((1,)), seed=3
+            2, solver=fgmp.NewtonOnSupport(2, 1e-3), selection=fgmp.Overall((1,)), seed=3
         ),
     ),
     *METHODS.items(),

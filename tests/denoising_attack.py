@@ -1,4 +1,4 @@
-"""An attack on the noise: a client that tries all that it sees, and can guess, as the seed of it."""
+"""An attack on the noise: a client tries all that it sees, and can guess, as the seed of it."""
 
 import hashlib
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ GUESSES = range(100)
 
 
 def seeds_in(*objects):
-    """Return all integers and byte strings that objects are made of, and every 32 bytes in a row."""
+    """Return all integers, byte strings and 32 bytes in a row that objects are made of."""
     found = set(GUESSES)
     visited = set()
     pending = list(objects)

@@ -1,4 +1,4 @@
-"""Every argument of the theory, and every field and parameter, that cannot be is refused by its name."""
+"""Invalid arguments of the theory, fields and parameters are refused by name."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""What does not fit is refused at the door, in one line that names the argument, what came and what was expected.
+"""Bad input is refused at the entry points, in one line: argument, what came, what was expected.
 
 No error, warning or repr shows rows: all values and names of these data are marked, and looked for.
 """
@@ -44,9 +44,9 @@ NOISE = fgmp.GaussianNoise(1.0, 1.0, 0.1)
 WIDE = fgmp.gaussian_dictionary(5, 99, rng=0)
 
 
-def changed(array, place, value):
+def changed(array, index, value):
     array = np.array(array, dtype=object if isinstance(value, str) else None)
-    array[place] = value
+    array[index] = value
     return array
 
 
@@ -436,7 +436,7 @@ RUNS = {
     ),
 }
 
-DOORS = {
+ENTRY_POINTS = {
     "a federation": FEDERATIONS,
     "a method or estimator": METHODS,
     "a fit": ESTIMATORS,
@@ -446,16 +446,17 @@ DOORS = {
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 @pytest.mark.parametrize(
-    ("door", "message"), [(door, message) for door, rows in DOORS.items() for message in rows]
+    ("entry_point", "message"),
+    [(entry_point, message) for entry_point, rows in ENTRY_POINTS.items() for message in rows],
 )
-def test_bad_input_is_refused_by_name_without_showing_data(door, message):
+def test_bad_input_is_refused_by_name_without_showing_data(entry_point, message):
     """One line names the argument, what came and what was expected."""
     with pytest.raises(ValueError, match=message) as found:
-        DOORS[door][message]()
+        ENTRY_POINTS[entry_point][message]()
     words = str(found.value)
     assert not MARKED.search(words)
     assert len(words.splitlines()[0]) < 300
-    if door != "a fit":  # what is said of groups and tables is in scikit-learn's own style
+    if entry_point != "a fit":  # messages about tables are in the style of scikit-learn
         assert "expected" in words
 
 

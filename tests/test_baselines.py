@@ -1,4 +1,4 @@
-"""The rivals against hand-computed first rounds and against special cases with another name."""
+"""The baselines: first rounds by hand, and special cases that have another name."""
 
 import numpy as np
 import pytest
@@ -190,7 +190,8 @@ def test_one_client_with_one_step_ends_at_the_lasso():
     alone = fgmp.Federation.from_arrays([A], [y])
     lasso = Lasso(alpha=LAM, fit_intercept=False, tol=1e-12, max_iter=100_000).fit(A, y).coef_
     rate = 1 / np.linalg.eigvalsh(A.T @ A / 40)[-1]
-    # FedMid thresholds at client and server, so that one client with lambda/2 is one proximal step with lambda.
+    # FedMid thresholds at client and server, so that one client with lambda/2 takes one proximal
+    # step with lambda.
     mid = fgmp.FedMid(learning_rate=rate, l1_weight=LAM / 2)
     np.testing.assert_allclose(run(mid, alone, 3000), lasso, atol=1e-8)
     dual = run(fgmp.FedDualAvg(learning_rate=rate, l1_weight=LAM), alone, 20_000)

@@ -1,4 +1,4 @@
-"""What the notebooks share: verdicts and their words, the ledger, runs and sweeps."""
+"""What the notebooks share: claims and their verdicts, runs, sweeps and plays."""
 
 import csv
 import json
@@ -37,7 +37,8 @@ claim("words", "w", "a few words", alpha < 2, source="paper, Figure 1, line 2", 
 """
 
 
-def said(capsys, *arguments, **options):
+def shown_claim(capsys, *arguments, **options):
+    """Return the line that a claim shows."""
     claim("a.b-1", "in words", *arguments, **{"source": "ours", "expected": "1"} | options)
     return capsys.readouterr().out.strip()
 
@@ -55,7 +56,7 @@ def said(capsys, *arguments, **options):
 )
 def test_verdict_of_a_claim_counts_its_answers(source, holds, verdict, capsys):
     """Or it is the one that is named."""
-    assert said(capsys, 1, holds, source=source) == f"[{verdict}] a.b-1: 1"
+    assert shown_claim(capsys, 1, holds, source=source) == f"[{verdict}] a.b-1: 1"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_verdict_of_a_claim_counts_its_answers(source, holds, verdict, capsys):
 def test_claim_without_a_verdict_is_refused(given, words, capsys):
     """A wrong answer, a number that is none and an unknown source are named."""
     with pytest.raises(ValueError, match=words):
-        said(capsys, **{"measured": 1, "holds": True} | given)
+        shown_claim(capsys, **{"measured": 1, "holds": True} | given)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_claim_without_a_verdict_is_refused(given, words, capsys):
 )
 def test_measured_values_are_shown_in_one_line(measured, options, line, full, capsys):
     """Medians and ranges over seeds have three significant digits."""
-    assert said(capsys, measured, True, **options) == f"[holds] a.b-1: {line}"
+    assert shown_claim(capsys, measured, True, **options) == f"[holds] a.b-1: {line}"
     unit = f" {options.pop('unit')}" if "unit" in options else ""
     assert claims.shown(claims.plain(measured), unit, **options) == (full or line)
 
@@ -118,11 +119,11 @@ def test_claims_are_those_of_the_records_and_the_notebooks():
         assert [line.partition(":")[0] for line in lines] == [
             f"[{one['verdict']}] {one['id']}" for one in records
         ]
-    said = re.findall(
+    totals = re.findall(
         r" (\d+), of which ([^;.]+)", (ROOT / "CLAIMS.md").read_text().partition("\n| |")[0]
     )
-    counts = [sum(map(int, re.findall(r"(\d+) [a-z]", parts))) for _, parts in said]
-    assert counts == [int(number) for number, _ in said]
+    counts = [sum(map(int, re.findall(r"(\d+) [a-z]", parts))) for _, parts in totals]
+    assert counts == [int(number) for number, _ in totals]
     assert sum(counts) == len(found)
 
 
@@ -151,9 +152,9 @@ def test_sweep_writes_a_table_and_resumes_from_it(tmp_path, monkeypatch):
     ]
     assert (rows[2]["median"], rows[2]["min"], rows[2]["values"]) == ("4.5", "3.0", "3 6")
     done = sorted(out.glob("*[!d].ipynb"))
-    assert (
-        running.sweep(toy, points[:2], out, report=reports.append) == 2 and len(reports) == 3
-    )  # nothing ran
+    # The finished points do not run again.
+    assert running.sweep(toy, points[:2], out, report=reports.append) == 2
+    assert len(reports) == 3
     record = pairs.parameters(pairs.read(done[0]))
     assert record["several"] == 2
     assert record["alpha"] in (0.5, 3)
@@ -169,16 +170,10 @@ def test_bound_beside_errors_is_that_by_hand():
         ([4.0, 1.0, 1.0], [9.0, 9.0, 4.0]),
     ]
     beside = BoundBesideError.of(runs, exact=0.5)
-    assert beside.holds.tolist() == [
-        True,
-        False,
-        True,
-    ]  # the second run exceeds its bound in round 1
-    assert beside.useful.tolist() == [
-        True,
-        False,
-        False,
-    ]  # the third bound ends at the zero model's error
+    # The second run exceeds its bound in round 1.
+    assert beside.holds.tolist() == [True, False, True]
+    # The third bound ends at the error of the zero model.
+    assert beside.useful.tolist() == [True, False, False]
     np.testing.assert_array_equal(beside.factors["bound over zero model"], [0.25, 0.5, 1.0])
     np.testing.assert_array_equal(beside.factors["over squared error"], [2.0, 1.0, 4.0])
 
@@ -242,9 +237,9 @@ def command_line(*arguments):
     """The error that a call of `python -m book` raises before it runs anything."""
     with pytest.raises(ValueError) as caught:
         main(list(arguments), standalone_mode=False)
-    said = str(caught.value)
-    assert "\n" not in said
-    return said
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
 
 
 @pytest.fixture
@@ -335,8 +330,8 @@ def test_invalid_option_stops_before_anything_runs(arguments, words, nothing_run
 def test_invalid_file_of_parameters_is_refused(text, arguments, words, tmp_path, nothing_runs):
     """The message names the file and the entry, and no notebook is executed."""
     (tmp_path / "mine.yaml").write_text(text)
-    said = command_line("run", "--parameters", str(tmp_path / "mine.yaml"), *arguments)
-    assert said.removeprefix(str(tmp_path / "mine.yaml")).startswith(words)
+    message = command_line("run", "--parameters", str(tmp_path / "mine.yaml"), *arguments)
+    assert message.removeprefix(str(tmp_path / "mine.yaml")).startswith(words)
     assert not nothing_runs
 
 
@@ -395,9 +390,9 @@ def test_interrupted_sweep_marks_the_points_that_began(tmp_path):
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
     process.communicate()
-    keys = [running.key(toy, {"alpha": a}) for a in (1, 2)]
+    hashes = [running.key(toy, {"alpha": a}) for a in (1, 2)]
     assert sorted(path.name for path in out.iterdir()) == sorted(
-        [f"{keys[0]}.ipynb", f"{keys[1]}.failed.ipynb"]
+        [f"{hashes[0]}.ipynb", f"{hashes[1]}.failed.ipynb"]
     )
 
 

@@ -1,4 +1,4 @@
-"""The bootstrap over groups and rows against weighted least squares, and what its plot shows."""
+"""The bootstrap over groups and rows, against weighted least squares, and its plot."""
 
 import pickle
 
@@ -33,22 +33,35 @@ def test_resample_is_a_fit_with_counts_as_weights(over):
         )
 
 
-def test_bootstrap_includes_true_features_and_plots_their_names():
-    """Intervals are quantiles of the coefficients, and bars are the shares of inclusion."""
+@pytest.fixture(scope="module")
+def genes():
+    """A bootstrap of a classifier that chose four of twelve named features."""
     X, y, groups = classification_table(3)
     frame = pd.DataFrame(X, columns=[f"gene{j}" for j in range(12)])
     model = fgmp.FedGradMPClassifier("cv", sparsities=[4], n_folds=2).fit(frame, y, groups)
-    found = model.set_params(sparsities=[9]).bootstrap(
-        8, random_state=0
-    )  # which has settled on four
-    np.testing.assert_array_equal(found.inclusion[[0, 3, 7]], 1)
-    assert np.delete(found.inclusion, [0, 3, 7]).max() < 1
-    assert found.inclusion.sum() == pytest.approx(4)
-    bounds = [bound[2, 7] for bound in found.interval()]
-    np.testing.assert_allclose(bounds, np.quantile(found.coef[:, 2, 7], [0.025, 0.975]))
-    ax = found.plot(most=4)
+    # The resamples have the sparsity that was chosen, whatever the parameters are now.
+    return model.set_params(sparsities=[9]).bootstrap(8, random_state=0)
+
+
+def test_bootstrap_always_includes_true_features(genes):
+    """The fourth feature is another one in different resamples."""
+    np.testing.assert_array_equal(genes.inclusion[[0, 3, 7]], 1)
+    assert np.delete(genes.inclusion, [0, 3, 7]).max() < 1
+    assert genes.inclusion.sum() == pytest.approx(4)
+
+
+def test_interval_of_bootstrap_has_quantiles_of_coefficients(genes):
+    """By default it covers 95 %."""
+    bounds = [bound[2, 7] for bound in genes.interval()]
+    expected = np.quantile(genes.coef[:, 2, 7], [0.025, 0.975])
+    np.testing.assert_allclose(bounds, expected)
+
+
+def test_plot_of_bootstrap_has_names_and_shares_of_inclusion(genes):
+    """The features that are included most often."""
+    ax = genes.plot(most=4)
     assert {label.get_text() for label in ax.get_yticklabels()} > {"gene0", "gene3", "gene7"}
-    assert [bar.get_width() for bar in ax.patches] == sorted(found.inclusion)[-4:]
+    assert [bar.get_width() for bar in ax.patches] == sorted(genes.inclusion)[-4:]
     plt.close("all")
 
 
@@ -62,16 +75,20 @@ def test_pickled_model_has_no_rows():
 
 
 def test_draw_that_misses_a_class_is_repeated():
-    """After a hundred such draws in a row there is an error."""
+    """Many draws miss a class that one group has alone."""
     X, _, groups = regression_table()
-    labels = np.where(
-        groups < 5, "mid", "top"
-    )  # one class is in one group only, and many draws miss it
+    labels = np.where(groups < 5, "mid", "top")
     found = fgmp.FedGradMPClassifier(3).fit(X, labels, groups).bootstrap(5, random_state=0)
     assert np.isfinite(found.coef).all()
-    groups = np.arange(len(X)) % 20  # of which all are drawn with probability 20!/20^20
+
+
+def test_bootstrap_whose_draws_all_miss_a_class_is_an_error():
+    """All of twenty groups are drawn with probability 20!/20^20."""
+    X, _, _ = regression_table()
+    groups = np.arange(len(X)) % 20
+    model = fgmp.FedGradMPClassifier(1, rounds=1).fit(X, groups, groups)
     with pytest.raises(ValueError, match="100 draws in a row missed a class"):
-        fgmp.FedGradMPClassifier(1, rounds=1).fit(X, groups, groups).bootstrap(1, random_state=0)
+        model.bootstrap(1, random_state=0)
 
 
 def test_plot_shows_names_that_look_like_formulas():

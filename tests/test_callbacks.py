@@ -45,7 +45,7 @@ def run_to(path, rounds, method=SPARSE, fed=FED, **options):
 
 
 def test_every_public_method_is_among_the_cases():
-    """A method that is added later has to be resumed here too."""
+    """A method that is added later has to be resumed too."""
     public = {thing for name in fgmp.__all__ if inspect.isclass(thing := getattr(fgmp, name))}
     methods = {
         thing
@@ -284,9 +284,9 @@ def test_damaged_checkpoint_is_refused_before_it_is_unpickled(path, monkeypatch)
     monkeypatch.setattr("pickle.loads", lambda *_: pytest.fail("something was unpickled"))
     rng = np.random.default_rng(0)
     spoilt = [whole[:-1], whole + b"\0", whole[:80], b"", b"fgmp"]
-    for place in range(len(whole)):
+    for index in range(len(whole)):
         one = bytearray(whole)
-        one[place] ^= 1 << rng.integers(8)
+        one[index] ^= 1 << rng.integers(8)
         spoilt.append(bytes(one))
     for content in spoilt:
         path.write_bytes(content)
@@ -417,7 +417,7 @@ def test_data_are_hashed_once_for_a_run(path, monkeypatch):
 
 
 class Plain(Method):
-    """A method that is no dataclass, and keeps its atoms once they are asked for."""
+    """A method that is no dataclass, and caches its atoms."""
 
     def __init__(self, size=3):
         self.inner = fgmp.FedGradMP(size)
@@ -516,9 +516,8 @@ def test_killed_run_is_resumed(path):
 def test_terminated_run_writes_its_checkpoint(name, path):
     """With the default pause of a minute no checkpoint was due before the signal."""
     number = getattr(signal, name)
-    default = signal.signal(
-        number, signal.SIG_DFL
-    )  # whoever runs the tests may ignore it, and a child would
+    # If this process ignores the signal, its children would too.
+    default = signal.signal(number, signal.SIG_DFL)
     try:
         started = process(path, 100_000, every="None")
     finally:
@@ -565,7 +564,7 @@ def test_default_handler_of_a_signal_is_replaced_for_the_run_alone(path, sigterm
 
 
 def test_ignored_signal_stays_ignored(path, sigterm):
-    """A process that was told to ignore SIGTERM goes on to ignore it."""
+    """A process that ignores SIGTERM goes on to ignore it."""
     signal.signal(sigterm, signal.SIG_IGN)
     assert handler_within_run(path, sigterm) == signal.SIG_IGN
     assert signal.getsignal(sigterm) == signal.SIG_IGN

@@ -1,4 +1,4 @@
-"""What is safe by default: the local solvers that losses name, and a best model that is never worse than zero."""
+"""Defaults are safe: local solvers of losses, and a best model not worse than zero."""
 
 import warnings
 
@@ -16,12 +16,12 @@ from fgmp.sparse_model import SparseModel
 pytestmark = pytest.mark.usefixtures("backend")
 
 LOSSES = ("squared", "logistic", "softmax")
-KINDS = ("noisy", "separable", "one class a site", "all alike", "constant column")
+KINDS = ("noisy", "separable", "one class a client", "all alike", "constant column")
 
 
 @st.composite
 def federations(draw, losses=LOSSES):
-    """Few and unequal rows, features in odd units, sites that hold one label, rows that a model can separate."""
+    """Draw few and unequal rows, odd units, clients with one label, and separable rows."""
     loss = draw(st.sampled_from(losses))
     kind = draw(st.sampled_from(KINDS))
     sizes = draw(st.lists(st.integers(1, 12), min_size=1, max_size=6))
@@ -30,16 +30,16 @@ def federations(draw, losses=LOSSES):
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     As = []
     ys = []
-    for site, size in enumerate(sizes):
+    for index, size in enumerate(sizes):
         A = rng.standard_normal((size, n_features))
         if kind == "constant column":
             A[:, 0] = 1
         signal = A[:, :3] @ np.eye(min(3, n_features), 3) + (
             0 if kind == "separable" else rng.standard_normal((size, 3))
         )
-        if kind in ("one class a site", "all alike"):
+        if kind in ("one class a client", "all alike"):
             signal = np.tile(
-                np.eye(3)[site % 3 if kind == "one class a site" else 0] - 0.5, (size, 1)
+                np.eye(3)[index % 3 if kind == "one class a client" else 0] - 0.5, (size, 1)
             )
         As.append(scale * A)
         y = {
@@ -61,7 +61,7 @@ def test_default_run_never_ends_above_the_zero_model(fed, data):
     method = fgmp.FedGradMP(
         tau, local_iterations=data.draw(st.integers(1, 4)), batch_size=batch_size
     )
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = fgmp.simulate(method, fed, data.draw(st.integers(0, 6)), rng=0)
     squares = sum(
@@ -71,11 +71,11 @@ def test_default_run_never_ends_above_the_zero_model(fed, data):
     assert fed.objective(result.best.x) <= zero * (1 + 2e-9)
     rounding = 1e-24 * zero  # of predictions, squared
     assert result.best.value == pytest.approx(fed.objective(result.best.x), rel=1e-9, abs=rounding)
-    spoke = [w for w in said if "result.best keeps that model" in str(w.message)]
-    assert len(spoke) <= 1
+    warned = [w for w in caught if "result.best keeps that model" in str(w.message)]
+    assert len(warned) <= 1
     if fed.objective(result.x) > zero * (1 + 1e-5):
-        assert spoke
-        assert "result.best" in str(spoke[0].message)
+        assert warned
+        assert "result.best" in str(warned[0].message)
 
 
 @limits(max_examples=100)

@@ -11,7 +11,7 @@ from fgmp.dictionary_learning import fit_ksvd, ksvd
 
 
 def check_fit(frames, fit, n_atoms, sparsity):
-    """What must hold for every fit: a sound dictionary, sparse codes, errors that are true and never grow."""
+    """Check what holds for every fit: unit atoms, sparse codes, true errors that never grow."""
     atoms = fit.dictionary.atoms
     assert atoms.shape == (np.size(frames[0]), n_atoms)
     assert fit.codes.shape == (n_atoms, len(frames))
@@ -25,7 +25,7 @@ def check_fit(frames, fit, n_atoms, sparsity):
 
 
 def planted(n_frames, n_features, n_atoms, sparsity, seed):
-    """Frames that are combinations of `sparsity` of some random atoms."""
+    """Return frames that are combinations of `sparsity` of some random atoms, and the atoms."""
     rng = np.random.default_rng(seed)
     atoms = rng.standard_normal((n_features, n_atoms))
     atoms /= np.linalg.norm(atoms, axis=0)
@@ -51,7 +51,7 @@ def test_ksvd_of_repeated_and_zero_frames_is_sound(n_frames, n_features, rank, s
 
 
 def plain_iteration(signals, atoms, codes, sparsity):
-    """K-SVD as one would write it first: residuals and singular values anew for each atom, each signal on its own."""
+    """Do an iteration of K-SVD with a singular value decomposition for each atom."""
     atoms = atoms.copy()
     codes = codes.copy()
     for j in range(atoms.shape[1]):
@@ -79,9 +79,9 @@ def test_ksvd_iteration_is_that_of_the_textbook(shape):
         before, after = (
             fit_ksvd(frames, n_atoms, sparsity, iterations=iteration + i, rng=0) for i in range(2)
         )
-        assert (
-            before.codes.any(axis=1).all() and after.codes.any(axis=1).all()
-        )  # no atom is to be replaced
+        # No atom is to be replaced.
+        assert before.codes.any(axis=1).all()
+        assert after.codes.any(axis=1).all()
         atoms, codes = plain_iteration(frames.T, before.dictionary.atoms, before.codes, sparsity)
         np.testing.assert_allclose(after.dictionary.atoms, atoms, atol=1e-9)
         np.testing.assert_allclose(after.codes, codes, atol=1e-9)

@@ -1,4 +1,4 @@
-"""Digits by writer: who is in which half, what a row is, and files that are not what they should be."""
+"""Digits by writer: who has which digits, what a row is, and damaged files."""
 
 import gzip
 import os
@@ -43,7 +43,7 @@ def mnist(tmp_path, monkeypatch):
 
 @pytest.fixture
 def femnist(tmp_path, monkeypatch):
-    """HDF5 files of the layout of TensorFlow Federated; one writer has too few digits, one is in one file only."""
+    """HDF5 files as TensorFlow Federated has them; a writer has few digits, one is in one file."""
     rng = np.random.default_rng(0)
     written = {}
     counts = {"f0000_14": (4, 2), "f0001_41": (5, 1), "f0002_05": (6, 0), "f0003_00": (1, 1)}
@@ -88,23 +88,29 @@ def test_embedded_digit_is_dealt_once_with_its_label():
     )
 
 
+def classes_per_client(concentration):
+    """Return the mean number of classes of a client."""
+    data = digits_by_writer("digits", rng=0, concentration=concentration)
+    return np.mean([len(set(client.targets)) for client in data.train.clients])
+
+
 def test_label_skew_follows_the_concentration():
-    """A small concentration gives few classes per client, for the first as for the last client."""
-
-    def classes(concentration):
-        data = digits_by_writer("digits", rng=0, concentration=concentration)
-        return np.mean([len(set(client.targets)) for client in data.train.clients])
-
-    counts = [classes(concentration) for concentration in (1e-4, 0.1, 1.0, 1e4)]
+    """A small concentration gives few classes per client, a large one nearly all."""
+    counts = [classes_per_client(concentration) for concentration in (1e-4, 0.1, 1.0, 1e4)]
     assert counts == sorted(counts)
     assert counts[0] < 4
     assert counts[1] < 5
     assert counts[3] > 9.5
-    shares = []  # of the first client and the last: their largest class, where nearly all digits are dealt
+
+
+def test_label_skew_is_that_of_the_last_client_as_of_the_first():
+    """Also if nearly all digits are dealt: the shares of their largest classes agree."""
+    shares = []
     for seed in range(15):
         train = digits_by_writer("digits", 43, 1, 40, seed, concentration=0.5).train
         shares.append([np.max(np.bincount(train.clients[k].targets)) / 40 for k in (0, -1)])
-    assert np.mean(shares, axis=0)[0] == pytest.approx(np.mean(shares, axis=0)[1], abs=0.08)
+    first, last = np.mean(shares, axis=0)
+    assert first == pytest.approx(last, abs=0.08)
 
 
 def test_writers_and_digits_are_those_of_the_files(mnist):
@@ -124,18 +130,20 @@ def test_writers_and_digits_are_those_of_the_files(mnist):
 
 
 def test_test_writers_do_not_depend_on_number_of_training_writers(mnist):
-    """The same seed gives the same writers and digits, and another seed others."""
+    """With one seed more training writers begin with the same ones."""
     few = digits_by_writer("mnist-writers", 2, 2, 5, rng=3)
     many = digits_by_writer("mnist-writers", 4, 2, 5, rng=3)
     assert few.test_writers == many.test_writers
     assert few.train_writers == many.train_writers[:2]
     np.testing.assert_array_equal(rows(few.test), rows(many.test))
     np.testing.assert_array_equal(rows(few.train), rows(many.train)[:10])
+
+
+def test_seed_draws_writers_and_their_digits(mnist):
+    """Over ten seeds there are several test writers, and more than five digits of a writer."""
     drawn = [digits_by_writer("mnist-writers", 4, 2, 5, rng=seed) for seed in range(10)]
     assert len({data.test_writers for data in drawn}) > 3
-    assert (
-        len({row.tobytes() for data in drawn for row in rows(data.train)}) > 6 * 5
-    )  # not always the same five
+    assert len({row.tobytes() for data in drawn for row in rows(data.train)}) > 6 * 5
 
 
 def test_femnist_joins_both_files_and_stores_ink_as_one(femnist):
@@ -149,25 +157,39 @@ def test_femnist_joins_both_files_and_stores_ink_as_one(femnist):
         np.testing.assert_array_equal([femnist[1][writer][image] for image in own], client.targets)
 
 
-def test_damaged_files_and_too_many_writers_are_named(mnist, femnist):
-    """The message says what to do."""
-    for dataset, most in (
-        ("digits", "1797 digits in all"),
-        ("mnist-writers", "1, of the 6 writers"),
-    ):
-        with pytest.raises(
-            ValueError, match=f"ask for .* of n_samples=10 digits; expected at most {most}"
-        ):
-            digits_by_writer(dataset, 200, 1, 10)
-    damaged = "in .* is damaged: its checksum is another; run `fgmp data fetch mnist-writers`"
-    for table, kind, message in (
-        (b"<html>", OSError, damaged),
-        (idx(np.ones((2, 3)), 0x0C)[:-9], OSError, damaged),
+@pytest.mark.parametrize(
+    ("dataset", "most"),
+    [("digits", "1797 digits in all"), ("mnist-writers", "1, of the 6 writers")],
+)
+@pytest.mark.usefixtures("mnist")
+def test_more_writers_than_there_are_is_refused(dataset, most):
+    """The message says how many digits or writers there are."""
+    words = f"ask for .* of n_samples=10 digits; expected at most {most}"
+    with pytest.raises(ValueError, match=words):
+        digits_by_writer(dataset, 200, 1, 10)
+
+
+DAMAGED = "in .* is damaged: its checksum is another; run `fgmp data fetch mnist-writers`"
+
+
+@pytest.mark.parametrize(
+    ("table", "kind", "message"),
+    [
+        (b"<html>", OSError, DAMAGED),
+        (idx(np.ones((2, 3)), 0x0C)[:-9], OSError, DAMAGED),
         (idx(np.ones((44, 3)), 0x0C), ValueError, "holds 44 rows; expected one for each of 45"),
-    ):
-        (mnist[0] / LABELS).write_bytes(table)
-        with pytest.raises(kind, match=f"{LABELS} {message}"):
-            digits_by_writer("mnist-writers", 3, 2, 5)
+    ],
+    ids=["another file", "cut", "fewer rows"],
+)
+def test_damaged_file_of_mnist_is_named(mnist, table, kind, message):
+    """The message says which command downloads it again."""
+    (mnist[0] / LABELS).write_bytes(table)
+    with pytest.raises(kind, match=f"{LABELS} {message}"):
+        digits_by_writer("mnist-writers", 3, 2, 5)
+
+
+def test_damaged_file_of_femnist_is_named(femnist):
+    """A file that was cut is not read in part."""
     path = femnist[0] / FEMNIST[0]
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(ValueError, match=f"{path} is damaged or cut short"):

@@ -1,4 +1,4 @@
-"""README and CONTRIBUTING: their code runs, and every link leads somewhere."""
+"""README, CONTRIBUTING and FAULTS: their code runs, and every link leads to a file."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from scipy.special import huber
 import fgmp
 from fgmp import losses, selection
 from fgmp.aggregation import RejectReason
-from fgmp.baselines import first_order as rivals
+from fgmp.baselines import first_order
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("[bde]*/README.md"), *ROOT.glob("examples/*/README.md")]
@@ -94,17 +94,17 @@ def test_lines_of_the_readme_for_a_table_run():
 
 
 def example(class_name, module):
-    """The class that CONTRIBUTING defines, and the line that follows it, in the names of a module."""
+    """Run the definition of a class in CONTRIBUTING; return the names, and the block after it."""
     blocks = python_blocks("CONTRIBUTING.md")
-    (place,) = [i for i, block in enumerate(blocks) if re.search(rf"class {class_name}[(:]", block)]
+    (index,) = [i for i, block in enumerate(blocks) if re.search(rf"class {class_name}[(:]", block)]
     names = vars(fgmp) | vars(module)
-    exec(blocks[place], names)
-    return names, blocks[place + 1].strip()
+    exec(blocks[index], names)
+    return names, blocks[index + 1].strip()
 
 
 def test_method_of_contributing_works():
     """In a tiny ball each client goes to the sphere along its gradient, and the server averages."""
-    names, line = example("FedClip", rivals)
+    names, line = example("FedClip", first_order)
     assert (
         type(eval("{" + line + "}", names)["FedClip"](15, 0.1, learning_rate=0.01))
         is names["FedClip"]
@@ -157,10 +157,6 @@ def test_selection_of_contributing_works():
 
 def test_loop_of_contributing_is_that_of_the_package():
     """What CONTRIBUTING shows is in `fgmp.rounds`, line for line."""
-    (short_repr,) = [
-        block for block in python_blocks("CONTRIBUTING.md") if "def run_round" in block
-    ]
+    (loop,) = [block for block in python_blocks("CONTRIBUTING.md") if "def run_round" in block]
     code = [line.strip() for line in (ROOT / "fgmp/rounds.py").read_text().splitlines()]
-    assert [
-        line for line in short_repr.splitlines() if line.strip() and line.strip() not in code
-    ] == []
+    assert [line for line in loop.splitlines() if line.strip() and line.strip() not in code] == []

@@ -1,4 +1,4 @@
-"""Downloads: what arrives as announced stays, what does not leaves no trace, and the message says what to do."""
+"""Downloads: a file arrives whole or leaves no trace, and the message says what to do."""
 
 import functools
 import gzip
@@ -58,43 +58,48 @@ def server(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("FGMP_DATA", str(tmp_path / "new" / "data"))
     return data_folder()
 
 
-def test_fetch_downloads_missing_files_alone(server, place):
+def test_fetch_downloads_the_files_of_a_data_set(server, folder):
+    """They are those of the server, in the folder for data."""
+    assert fetch("mnist-writers", progress=False) == folder
+    assert locate("mnist-writers") == [folder / IMAGES, folder / LABELS]
+    assert {path.name for path in folder.iterdir()} == {IMAGES, LABELS}
+    assert (folder / IMAGES).read_bytes() == (server / IMAGES).read_bytes()
+
+
+def test_fetch_downloads_missing_files_alone(server, folder):
     """A file with the right content stays as it is, also in another compression."""
-    assert fetch("mnist-writers", progress=False) == place
-    assert locate("mnist-writers") == [place / IMAGES, place / LABELS]
-    assert {path.name for path in place.iterdir()} == {IMAGES, LABELS}
-    assert (place / IMAGES).read_bytes() == (server / IMAGES).read_bytes()
-    (place / LABELS).unlink()
-    anew = gzip.compress(IMAGES.encode() * 1000, 1, mtime=7)
-    assert anew != (server / IMAGES).read_bytes()
-    (place / IMAGES).write_bytes(anew)
     fetch("mnist-writers", progress=False)
-    assert (place / IMAGES).read_bytes() == anew
-    assert (place / LABELS).exists()
+    (folder / LABELS).unlink()
+    compressed = gzip.compress(IMAGES.encode() * 1000, 1, mtime=7)
+    assert compressed != (server / IMAGES).read_bytes()
+    (folder / IMAGES).write_bytes(compressed)
+    fetch("mnist-writers", progress=False)
+    assert (folder / IMAGES).read_bytes() == compressed
+    assert (folder / LABELS).exists()
 
 
-def test_fetch_unpacks_an_archive_that_was_put_there(server, place):
+def test_fetch_unpacks_an_archive_that_was_put_there(server, folder):
     """Its members get recorded checksums."""
-    place.mkdir(parents=True)
-    (server / ARCHIVE).rename(place / ARCHIVE)
+    folder.mkdir(parents=True)
+    (server / ARCHIVE).rename(folder / ARCHIVE)
     with pytest.raises(
         FileNotFoundError, match="fed_emnist_digitsonly_train.h5 and .* `fgmp data fetch femnist`"
     ):
         locate("femnist")
     fetch("femnist", progress=False)
     assert [path.read_text() for path in locate("femnist")] == list(MEMBERS)
-    assert {path.name for path in place.iterdir()} == {ARCHIVE, f"{ARCHIVE}.sha256", *MEMBERS}
+    assert {path.name for path in folder.iterdir()} == {ARCHIVE, f"{ARCHIVE}.sha256", *MEMBERS}
     sums = [f"{hashlib.sha256(name.encode()).hexdigest()}  {name}" for name in MEMBERS]
-    assert (place / f"{ARCHIVE}.sha256").read_text().splitlines() == sums
+    assert (folder / f"{ARCHIVE}.sha256").read_text().splitlines() == sums
 
 
 @pytest.mark.parametrize("content", [b"<html>not found</html>", None])
-def test_download_that_fails_leaves_nothing(server, place, content):
+def test_download_that_fails_leaves_nothing(server, folder, content):
     """Another content and a missing file leave no trace."""
     (server / IMAGES).unlink() if content is None else (server / IMAGES).write_bytes(content)
     expected = OSError if content is None else ValueError
@@ -105,19 +110,27 @@ def test_download_that_fails_leaves_nothing(server, place, content):
     )
     with pytest.raises(expected, match=message):
         fetch("mnist-writers", progress=False)
-    assert [*place.iterdir()] == []
+    assert [*folder.iterdir()] == []
 
 
-def test_data_command_lists_and_fetches(server, place):
-    """It shows licences and a bar, and an error is one line."""
+def test_data_list_shows_what_is_missing(server, folder):
+    """With licences, and the folder."""
     listed = run_command("data", "list").output
     assert listed.count("missing") == 3
     assert "CC BY-SA 3.0" in listed
-    assert str(place) in listed
+    assert str(folder) in listed
+
+
+def test_data_fetch_shows_a_bar_and_the_licence(server, folder):
+    """The bar goes to the standard error."""
     fetched = run_command("data", "fetch", "mnist-writers")
     assert fetched.exit_code == 0
     assert "100%" in fetched.stderr
     assert "CC BY-SA 3.0" in fetched.output
+
+
+def test_data_fetch_that_fails_prints_one_line(server, folder):
+    """The line has the file that could not be downloaded."""
     (server / ARCHIVE).unlink()
     failed = run_command("data", "fetch", "femnist")
     assert failed.exit_code == 1
@@ -134,16 +147,16 @@ def flip(content):
 
 @pytest.mark.parametrize("damage", [cut, flip, lambda content: b""])
 @pytest.mark.parametrize("data, name", [("mnist-writers", IMAGES), ("femnist", MEMBERS[1])])
-def test_damaged_file_is_found_and_fetched_again(server, place, damage, data, name):
+def test_damaged_file_is_found_and_fetched_again(server, folder, damage, data, name):
     """By its checksum, in `locate` and in `fgmp data list`."""
     fetch(data, progress=False)
-    whole = (place / name).read_bytes()
-    (place / name).write_bytes(damage(whole))
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(damage(whole))
     with pytest.raises(OSError, match=f"{name} in .* is damaged.*`fgmp data fetch {data}`"):
         locate(data)
     assert "damaged" in run_command("data", "list").output
     fetch(data, progress=False)
-    assert (place / name).read_bytes() == whole
+    assert (folder / name).read_bytes() == whole
     assert len(locate(data)) == 2
 
 
@@ -172,25 +185,25 @@ downloads._unpack(file, downloads.Path(sys.argv[1]))
 
 
 @pytest.mark.parametrize("moment", [0, 1, 2, 3])
-def test_killed_unpacking_leaves_nothing_that_counts_as_whole(server, place, moment):
+def test_killed_unpacking_leaves_nothing_that_counts_as_whole(server, folder, moment):
     """In the first member, before either is moved, between the two, and before the checksums."""
-    place.mkdir(parents=True)
-    shutil.copy(server / ARCHIVE, place / ARCHIVE)
+    folder.mkdir(parents=True)
+    shutil.copy(server / ARCHIVE, folder / ARCHIVE)
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(place), str(moment)], capture_output=True, text=True
+        [sys.executable, "-c", KILLED, str(folder), str(moment)], capture_output=True, text=True
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     if moment < 3:
         with pytest.raises(FileNotFoundError):
             locate("femnist")
-    there = [place / name for name in MEMBERS if (place / name).exists()]
+    there = [folder / name for name in MEMBERS if (folder / name).exists()]
     assert len(there) == max(moment - 1, 0)
     assert all(path.read_text() == path.name for path in there)
     fetch("femnist", progress=False)
     assert [path.read_text() for path in locate("femnist")] == list(MEMBERS)
 
 
-def test_full_disk_while_unpacking_leaves_nothing(server, place, monkeypatch):
+def test_full_disk_while_unpacking_leaves_nothing(server, folder, monkeypatch):
     """The error reaches the user."""
 
     def full(source, target):
@@ -198,11 +211,11 @@ def test_full_disk_while_unpacking_leaves_nothing(server, place, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(shutil, "copyfileobj", full)
-    place.mkdir(parents=True)
-    shutil.copy(server / ARCHIVE, place / ARCHIVE)
+    folder.mkdir(parents=True)
+    shutil.copy(server / ARCHIVE, folder / ARCHIVE)
     with pytest.raises(
         OSError,
         match=f"could not unpack {ARCHIVE} in .*: .*No space left on device; run the same again",
     ):
         downloads.fetch("femnist", progress=False)
-    assert {path.name for path in place.iterdir()} == {ARCHIVE}
+    assert {path.name for path in folder.iterdir()} == {ARCHIVE}

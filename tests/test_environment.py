@@ -76,12 +76,14 @@ def test_constraints_pin_every_dependency_within_its_bounds():
         assert str(pinned[name]).removeprefix("==") in specifier, (
             f"{name}{pinned[name]} is outside {specifier}"
         )
-    asked = {
+    required = {
         canonicalize_name(d.name): d.metadata.get("Requires-Python")
         for d in importlib.metadata.distributions()
     }
     assert [
-        name for name in pinned.keys() & asked if "3.11.0" not in SpecifierSet(asked[name] or "")
+        name
+        for name in pinned.keys() & required
+        if "3.11.0" not in SpecifierSet(required[name] or "")
     ] == []
 
 

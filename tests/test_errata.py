@@ -1,4 +1,7 @@
-"""ERRATA.md: weights, links, labels and lines. The paper is not in the repository; FGMP_PAPER may name its source."""
+"""ERRATA.md: weights, links, labels and lines.
+
+The paper is not in the repository; FGMP_PAPER may name its source.
+"""
 
 import os
 import re
@@ -15,7 +18,7 @@ ENTRY = re.compile(
 )
 SHOWN = re.compile(r"\[(\d\d)\]\(notebooks/(\w+)\.ipynb\), \"([^\"]+)\"")
 
-# What stands in the lines that ERRATA.md names: fragments of formulas, by which a shifted number is noticed.
+# Fragments of the lines that ERRATA.md names, by which a shifted number is noticed.
 LISTED = Path(__file__).with_name("errata_lines.txt").read_text(encoding="utf-8").splitlines()
 LINES = {int(number): fragment for number, _, fragment in (line.partition(" ") for line in LISTED)}
 
@@ -63,9 +66,9 @@ def test_entries_of_errata_have_number_weight_and_lines():
 
 def test_sections_named_by_errata_exist():
     """Each link to a notebook names a heading of it."""
-    short_repr = SHOWN.findall(ERRATA)
-    assert len(short_repr) >= 20
-    for number, name, heading in short_repr:
+    links = SHOWN.findall(ERRATA)
+    assert len(links) >= 20
+    for number, name, heading in links:
         assert name.startswith(number)
         cells = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells
         text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")

@@ -1,4 +1,4 @@
-"""The estimators keep the contract of scikit-learn, and agree with its models on the same features."""
+"""The estimators keep the contract of scikit-learn, and agree with its models on their features."""
 
 import datetime
 import subprocess
@@ -76,7 +76,7 @@ def test_intercept_is_the_mean_of_those_of_the_groups():
 
 
 def test_class_of_weight_zero_is_no_class():
-    """A label whose rows all have weight zero is not among the classes."""
+    """A label times rows all have weight zero is not among the classes."""
     X, y, groups = classification_table()
     weights = (y != "top").astype(float)
     three = np.where(groups == 1, "other", y)
@@ -131,7 +131,7 @@ def test_history_has_objectives_in_units_of_the_table(make, fit_intercept, polis
         end = log_loss(y, model.predict_proba(X), sample_weight=weights)
     history = model.history_
     np.testing.assert_allclose(history["objective"][[0, -1]], [start, end], rtol=1e-9)
-    # The units, the one round and the path, and what closes: exchanges beside the method's are rounds of their own.
+    # Units, the one round, the path and the refit: each exchange beside the method's is a round.
     assert history["round"][:2].tolist() == [1, 2]
     assert (history["round"][-1] > 3) == polish
 
@@ -192,10 +192,8 @@ def test_class_weight_gives_coefficients_of_scikit_learn():
 def test_refit_of_nearly_separable_classes_converges():
     """The gradient vanishes at the model, which four Newton steps do not reach."""
     X, z, groups, rng = linear_score_table(n_features=8)
-    X, y = (
-        X / X.std(axis=0),
-        z + 0.02 * rng.logistic(size=len(z)) > 0,
-    )  # nearly separated: four steps are too few
+    X = X / X.std(axis=0)
+    y = z + 0.02 * rng.logistic(size=len(z)) > 0  # nearly separated
     model = fgmp.FedGradMPClassifier("all", C=1e4).fit(X, y, groups)
     np.testing.assert_allclose(
         1e4 * (y - model.predict_proba(X)[:, 1]) @ X, model.coef_[0], rtol=0, atol=0.05
@@ -256,7 +254,7 @@ def test_private_fit_with_exact_sums_is_refused(name, value):
 
 @pytest.fixture
 def own_intercepts():
-    """A table whose groups are ten apart, and the model with an intercept for each of them."""
+    """A table times groups are ten apart, and the model with an intercept for each of them."""
     X, y, groups = regression_table()
     y = y + 10 * groups
     return fgmp.FedGradMPRegressor(3, fit_intercept="per_group").fit(X, y, groups), X, y, groups
@@ -428,14 +426,14 @@ def test_groups_that_are_times_are_recognized_by_predict(package, zone):
     if package == "numpy":
         if zone:
             pytest.skip("NumPy has no zones")
-        whose = np.array(days, "datetime64[ns]")
+        times = np.array(days, "datetime64[ns]")
     else:
-        whose = pytest.importorskip(package).Series(days)
-    model = fgmp.FedGradMPRegressor(3, fit_intercept="per_group").fit(X, y, whose)
+        times = pytest.importorskip(package).Series(days)
+    model = fgmp.FedGradMPRegressor(3, fit_intercept="per_group").fit(X, y, times)
     plain = fgmp.FedGradMPRegressor(3, fit_intercept="per_group").fit(X, y, groups)
     for day, group in zip(days, groups.tolist(), strict=True):
         assert model.intercepts_[day] == plain.intercepts_[group]
-    np.testing.assert_array_equal(model.predict(X, groups=whose), plain.predict(X, groups=groups))
+    np.testing.assert_array_equal(model.predict(X, groups=times), plain.predict(X, groups=groups))
 
 
 def test_column_with_vanishing_squares_is_named_as_such():
@@ -534,7 +532,7 @@ def test_smaller_min_rows_admits_small_groups(make):
 
 @each_estimator
 def test_fit_without_groups_has_no_minimum_of_rows(make):
-    """Rows without groups belong to nobody who could be told apart."""
+    """All rows are one group."""
     X, y, _, _ = table_with_small_groups(make)
     targets = y[:3] if y.dtype == float else list("abb")
     assert make(1).fit(X[:3], targets).groups_.tolist() == [0]

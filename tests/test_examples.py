@@ -1,4 +1,4 @@
-"""The examples in docstrings: each runs on its own and prints what it says, and the main names have one."""
+"""Examples in docstrings: each runs on its own and prints what it says; the main names have one."""
 
 import doctest
 import importlib
@@ -20,8 +20,10 @@ EXAMPLES = {
 PLAIN = subprocess.run(
     [sys.executable, "-c", "import fgmp; print(*vars(fgmp))"], capture_output=True, text=True
 ).stdout
-MAIN = """simulate Federation.from_arrays FedGradMP SharedSupportGradMP FedAvg FedHT polish tune stop_at Dictionary
-gaussian_dictionary ksvd make_sparse_regression PerOutput PerAtom SquaredLoss LogisticLoss SoftmaxLoss
+MAIN = """
+simulate Federation.from_arrays FedGradMP SharedSupportGradMP FedAvg FedHT polish tune stop_at
+Dictionary gaussian_dictionary ksvd make_sparse_regression PerOutput PerAtom
+SquaredLoss LogisticLoss SoftmaxLoss
 theory.approx_tau selection.Overall serialization.to_json theory.restricted_constants
 theory.theorem1""".split()
 
@@ -31,7 +33,8 @@ def test_example_of_a_docstring_prints_what_it_says(name, monkeypatch):
     """It imports all that it needs."""
     test = EXAMPLES[name]
     failures = []
-    test.globs = {}  # nothing is at hand that the example does not import, and of the package what a user's import has
+    # The example imports what it needs, and has of the package what an import of a user has.
+    test.globs = {}
     _ = [monkeypatch.delattr(fgmp, more) for more in set(vars(fgmp)) - {*PLAIN.split()}]
     doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test, out=failures.append)
     assert not failures, "".join(failures)

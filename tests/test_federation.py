@@ -82,9 +82,8 @@ def test_one_array_of_rows_is_not_copied():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((1000, 20, 200))
     ys = rng.standard_normal((1000, 20))
-    fgmp.simulate(
-        fgmp.FedGradMP(3), Federation.from_arrays(X[:2], ys[:2]), 1, rng=0
-    )  # compiled loops are loaded once
+    # Compiled kernels are loaded once, before memory is traced.
+    fgmp.simulate(fgmp.FedGradMP(3), Federation.from_arrays(X[:2], ys[:2]), 1, rng=0)
     tracemalloc.start()
     federation = Federation.from_arrays(X, ys)
     fgmp.simulate(
@@ -151,17 +150,25 @@ def test_subset_of_invalid_indices_is_refused(indices):
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("loss", ["squared", fgmp.SquaredLoss(averaged=False)])
-def test_targets_beyond_the_precision_of_the_features_are_refused(loss):
+@pytest.mark.parametrize("as_given", [np.asarray, list])
+def test_targets_beyond_the_precision_of_the_features_are_refused(loss, as_given):
     """Targets beyond float32 need features in float64."""
     As = np.ones((2, 3, 2), np.float32)
     ys = np.array([[1.0, 2, 3], [1, -4e38, 2]])
-    for given in (As, list(As)):
-        with pytest.raises(
-            ValueError, match=r"^ys\[1\] holds numbers beyond float32, .*; expected As in float64"
-        ):
-            Federation.from_arrays(given, ys, loss)
+    words = r"^ys\[1\] holds numbers beyond float32, .*; expected As in float64"
+    with pytest.raises(ValueError, match=words):
+        Federation.from_arrays(as_given(As), ys, loss)
+    assert Federation.from_arrays(As.astype(float), ys, loss).targets[4] == -4e38
+
+
+def test_largest_targets_of_float32_are_kept():
+    """Targets that float32 holds get the precision of the features."""
+    As = np.ones((2, 3, 2), np.float32)
     assert Federation.from_arrays(As, np.full((2, 3), 3.4e38)).targets.dtype == np.float32
-    assert Federation.from_arrays(As.astype(float), ys).targets[4] == -4e38
-    frame = pd.DataFrame({"at": [0, 0, 1], "a": np.ones(3, np.float32), "y": [1, 2, 1e300]})
+
+
+def test_targets_of_a_table_beyond_the_precision_of_its_features_are_refused():
+    """The check is that of arrays."""
+    table = pd.DataFrame({"at": [0, 0, 1], "a": np.ones(3, np.float32), "y": [1, 2, 1e300]})
     with pytest.raises(ValueError, match=r"^ys\[1\] holds"):
-        Federation.from_frame(frame, site="at", target="y")
+        Federation.from_frame(table, site="at", target="y")

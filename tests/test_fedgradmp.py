@@ -1,4 +1,4 @@
-"""FedGradMP beside the laws: Algorithm 1 on signals, and exact recovery."""
+"""FedGradMP: Algorithm 1 on signals, CoSaMP, and exact recovery."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("backend")
 
 
 def by_signals(fed, atoms, sparsity, local_iterations, rounds):
-    """Algorithm 1 on signals of R^n with the full batch, projections by lstsq, selections by scikit-learn's OMP."""
+    """Run Algorithm 1 on signals, with full batches, lstsq and scikit-learn's pursuit."""
     from sklearn.linear_model import orthogonal_mp
 
     unit = atoms / np.linalg.norm(atoms, axis=0)
@@ -71,12 +71,12 @@ def test_fedgradmp_without_noise_recovers_to_machine_precision(n_clients, alpha)
 
 
 def largest(v, count):
-    """The places of the largest magnitudes; of equal ones the first."""
+    """Return the indices of the largest magnitudes; of equal ones the first."""
     return np.sort(np.argsort(-np.abs(v), kind="stable")[:count])
 
 
 def cosamp(A, y, tau, iterations):
-    """Needell and Tropp, 2009."""
+    """Run CoSaMP (Needell and Tropp, 2009)."""
     x = np.zeros(A.shape[1])
     for _ in range(iterations):
         merged = np.union1d(largest(A.T @ (y - A @ x), 2 * tau), np.flatnonzero(x))

@@ -100,9 +100,9 @@ def test_columns_of_a_table_may_have_names_of_any_kind():
     """Integers, floats and tuples, as pandas has them."""
     pandas = pytest.importorskip("pandas")
     table = np.random.default_rng(0).standard_normal((20, 4))
-    whose = np.arange(20) % 2
-    mixed = pandas.DataFrame(table[:, :3]).assign(site=whose, y=table[:, 3])
-    whole = pandas.DataFrame(np.column_stack([table[:, :3], whose, table[:, 3]]))
+    sites = np.arange(20) % 2
+    mixed = pandas.DataFrame(table[:, :3]).assign(site=sites, y=table[:, 3])
+    whole = pandas.DataFrame(np.column_stack([table[:, :3], sites, table[:, 3]]))
     nested = mixed.set_axis(pandas.MultiIndex.from_product([["t"], mixed.columns]), axis=1)
     for frame, site, target, names in (
         (mixed, "site", "y", ("0", "1", "2")),
@@ -112,7 +112,7 @@ def test_columns_of_a_table_may_have_names_of_any_kind():
     ):
         fed = fgmp.Federation.from_frame(frame, site=site, target=target)
         assert fed.feature_names == names
-        np.testing.assert_array_equal(fed.clients[1].features, table[whose == 1, :3])
-        np.testing.assert_array_equal(fed.clients[1].targets, table[whose == 1, 3])
+        np.testing.assert_array_equal(fed.clients[1].features, table[sites == 1, :3])
+        np.testing.assert_array_equal(fed.clients[1].targets, table[sites == 1, 3])
     fed = fgmp.Federation.from_frame(whole, site=3, target=4, features=[np.int64(2), 0])
-    np.testing.assert_array_equal(fed.clients[0].features, table[whose == 0][:, [2, 0]])
+    np.testing.assert_array_equal(fed.clients[0].features, table[sites == 0][:, [2, 0]])

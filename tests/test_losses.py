@@ -1,4 +1,4 @@
-"""Logistic and softmax losses against finite differences and scikit-learn; dictionaries with several outputs."""
+"""Losses, against finite differences and scikit-learn; dictionaries with several outputs."""
 
 from dataclasses import replace
 
@@ -70,10 +70,10 @@ def test_restricted_minimiser_is_that_of_scikit_learn(solver, name):
     """Without a penalty; columns of softmax up to a common shift."""
     support = np.array([0, 2, 5])
     client = client_of(name, n_samples=200)
-    places = np.arange(np.prod(client.model_shape)).reshape(6, -1)[support].ravel()
+    indices = np.arange(np.prod(client.model_shape)).reshape(6, -1)[support].ravel()
     start = SparseModel.zero(client.model_shape)
     b = minimise_on(
-        places, client, StandardBasis(), solver, start, np.random.default_rng(0)
+        indices, client, StandardBasis(), solver, start, np.random.default_rng(0)
     ).dense()[support]
     reference = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-10, max_iter=10_000)
     expected = reference.fit(client.features[:, support], client.targets).coef_.T

@@ -1,4 +1,4 @@
-"""What the estimators once got wrong in silence, against scikit-learn, repeated rows and the fit without masks."""
+"""Numerics of the estimators: many features, large means, units, separated classes, float32."""
 
 import numpy as np
 import pytest
@@ -63,23 +63,35 @@ def test_marker_among_thousands_is_found(seed):
     assert 700 in model.support_
 
 
-def test_default_sketch_follows_the_number_of_atoms():
-    """A sketch that is too narrow warns, and a wide one is replaced by the gradient."""
+@pytest.fixture
+def wide_federation():
+    """Forty clients of four rows with 8,000 features, three of which count."""
     rng = np.random.default_rng(0)
     A = rng.standard_normal((40, 4, 8000))
-    fed = fgmp.Federation.from_arrays(A, A[:, :, :3].sum(axis=2))
-    result = fgmp.simulate(fgmp.SharedSupportGradMP(3), fed, 10, rng=0)
+    return fgmp.Federation.from_arrays(A, A[:, :, :3].sum(axis=2))
+
+
+def test_default_sketch_follows_the_number_of_atoms(wide_federation):
+    """It has three rows of an eighth of the atoms, and finds the features."""
+    result = fgmp.simulate(fgmp.SharedSupportGradMP(3), wide_federation, 10, rng=0)
     assert result.support.tolist() == [0, 1, 2]
-    assert result.history["bytes_up"][1] == 40 * 8 * (
-        3 * 1000 + 6 * 9 // 2
-    )  # three rows of an eighth, then on six atoms
-    with pytest.warns(
-        fgmp.AdviceWarning, match=r"columns is 70, and 160 rows have 8000 .* CountSketch\(3, 2667\)"
-    ):
-        fgmp.simulate(fgmp.SharedSupportGradMP(3, fgmp.CountSketch(3, 70)), fed, 1, rng=0)
-    whole = fgmp.SharedSupportGradMP(3, fgmp.CountSketch(3, 2667))
-    ups = fgmp.simulate(whole, fed, 1, rng=0).history["bytes_up"]
-    assert ups[-1] == 40 * 8 * (8000 + 6 * 9 // 2)
+    normal_equations = 6 * 9 // 2
+    assert result.history["bytes_up"][1] == 40 * 8 * (3 * 1000 + normal_equations)
+
+
+def test_sketch_that_is_too_narrow_warns(wide_federation):
+    """The warning names a width that is enough."""
+    method = fgmp.SharedSupportGradMP(3, fgmp.CountSketch(3, 70))
+    words = r"columns is 70, and 160 rows have 8000 .* CountSketch\(3, 2667\)"
+    with pytest.warns(fgmp.AdviceWarning, match=words):
+        fgmp.simulate(method, wide_federation, 1, rng=0)
+
+
+def test_sketch_wider_than_the_gradient_sends_the_gradient(wide_federation):
+    """Three rows of 2,667 are more than 8,000 numbers."""
+    method = fgmp.SharedSupportGradMP(3, fgmp.CountSketch(3, 2667))
+    bytes_up = fgmp.simulate(method, wide_federation, 1, rng=0).history["bytes_up"]
+    assert bytes_up[-1] == 40 * 8 * (8000 + 6 * 9 // 2)
 
 
 # ---- Units under masks
@@ -161,14 +173,18 @@ def test_intercepts_far_from_zero_are_exact_with_secure_sums():
     np.testing.assert_allclose(masked.intercept_, plain.intercept_, rtol=1e-15, atol=1e-6)
 
 
-def test_digits_of_a_number_join_to_the_number():
-    """A number beyond the range is named by its column."""
+@pytest.mark.parametrize("count", [3, 4])
+def test_digits_of_a_number_join_to_the_number(count):
+    """To the bit; each digit is at most 2^20."""
     numbers = np.array([0.0, -0.3, 1.5, -(2.0**20), 2.0**45 + 0.25, -(2.0**59)])
-    for count in (3, 4):
-        parts = split_digits(numbers, count)
-        assert parts.shape == (count, 6)
-        assert (np.abs(parts) <= 2.0**20).all()
-        np.testing.assert_array_equal(join_digits(parts), numbers)
+    parts = split_digits(numbers, count)
+    assert parts.shape == (count, 6)
+    assert (np.abs(parts) <= 2.0**20).all()
+    np.testing.assert_array_equal(join_digits(parts), numbers)
+
+
+def test_digits_of_a_number_beyond_the_range_are_refused_by_column():
+    """Too large a number and nan are named."""
     with pytest.raises(BeyondRange) as error:
         split_digits(np.array([1.0, 2.0**61, np.nan]), 3)
     assert error.value.columns.tolist() == [1, 2]
@@ -197,25 +213,29 @@ def test_balanced_classes_count_weighted_rows(n_classes):
     np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-4, atol=1e-5)
 
 
+def classes(n_classes):
+    """A table with two or three classes."""
+    X, z, groups = offsets()
+    return X, np.digitize(z, [0, 1][: n_classes - 1]), groups
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("value", [0, -1, np.nan, np.inf, 0.0])
 def test_class_weight_that_is_not_positive_and_finite_is_refused(value, n_classes):
-    """Also if only its product with the weights of rows is not."""
-    X, z, groups = offsets()
-    y = np.digitize(z, [0, 1][: n_classes - 1])
-    with pytest.raises(
-        ValueError, match=r"^class_weight is .* for the class 0; expected a finite number above 0"
-    ):
-        fgmp.FedGradMPClassifier(2, class_weight={0: value, 1: 1}).fit(X, y, groups)
-    huge = np.full(300, 1e200)
-    with pytest.raises(
-        ValueError, match=r"^class_weight times sample_weight is zero or not finite"
-    ):
-        fgmp.FedGradMPClassifier(2, class_weight={0: 1e200}).fit(X, y, groups, huge)
-    with pytest.raises(
-        ValueError, match=r"^class_weight times sample_weight is zero or not finite"
-    ):
-        fgmp.FedGradMPClassifier(2, class_weight={0: 1e-200}).fit(X, y, groups, 1 / huge)
+    """The message has the class."""
+    words = r"^class_weight is .* for the class 0; expected a finite number above 0"
+    with pytest.raises(ValueError, match=words):
+        fgmp.FedGradMPClassifier(2, class_weight={0: value, 1: 1}).fit(*classes(n_classes))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("value", [1e200, 1e-200])
+def test_class_weight_whose_product_with_row_weights_overflows_is_refused(value, n_classes):
+    """Either weight alone is finite and positive, and their product is not."""
+    words = r"^class_weight times sample_weight is zero or not finite"
+    with pytest.raises(ValueError, match=words):
+        model = fgmp.FedGradMPClassifier(2, class_weight={0: value})
+        model.fit(*classes(n_classes), np.full(300, value))
 
 
 # ---- Classes that are separated in part
@@ -281,21 +301,35 @@ def test_single_row_against_a_flag_makes_its_coefficient_finite():
     np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-5)
 
 
-def test_polish_of_partly_separated_classes_warns_or_is_refused():
-    """A ridge gives a finite model."""
+@pytest.fixture
+def partly_separated():
+    """A federation whose classes a flag separates in part, and a short run of it."""
     X, y = flagged()
     X = np.c_[np.ones(300), X]
-    fed = fgmp.Federation.from_arrays(X.reshape(3, 100, 4), y.reshape(3, 100), "logistic")
-    start = fgmp.simulate(fgmp.FedAvg(learning_rate=0.1), fed, 2, rng=0)
+    federation = fgmp.Federation.from_arrays(X.reshape(3, 100, 4), y.reshape(3, 100), "logistic")
+    return federation, fgmp.simulate(fgmp.FedAvg(learning_rate=0.1), federation, 2, rng=0)
+
+
+def test_polish_of_partly_separated_classes_warns(partly_separated):
+    """After five Newton steps a coefficient still moves."""
+    federation, result = partly_separated
     with pytest.warns(ConvergenceWarning, match="polish ended .* moved a coefficient by 0.[12]"):
-        fgmp.polish(start, fed)
-    with pytest.raises(
-        ValueError, match="some of the clients' rows are separated on the 4 coefficients"
-    ):
-        fgmp.polish(start, fed, solver=fgmp.NewtonOnSupport(steps=40))
-    ridge = fgmp.polish(start, fed, solver=fgmp.NewtonOnSupport(steps=40, ridge=1e-6))
-    assert isinstance(ridge.x, np.ndarray)
-    assert 5 < ridge.x[1] < 20
+        fgmp.polish(result, federation)
+
+
+def test_polish_of_partly_separated_classes_with_many_steps_is_refused(partly_separated):
+    """After 40 Newton steps the rows are known to be separated."""
+    federation, result = partly_separated
+    words = "some of the clients' rows are separated on the 4 coefficients"
+    with pytest.raises(ValueError, match=words):
+        fgmp.polish(result, federation, solver=fgmp.NewtonOnSupport(steps=40))
+
+
+def test_polish_of_partly_separated_classes_with_ridge_is_finite(partly_separated):
+    """A small ridge bounds the coefficient of the flag."""
+    federation, result = partly_separated
+    solver = fgmp.NewtonOnSupport(steps=40, ridge=1e-6)
+    assert 5 < fgmp.polish(result, federation, solver=solver).x[1] < 20
 
 
 def test_refit_that_does_not_converge_warns(monkeypatch):
@@ -330,24 +364,32 @@ def test_constant_target_has_an_empty_model(sparsity, value):
             assert model.intercept_ == pytest.approx(value, rel=1e-12)
 
 
-def test_cross_validation_may_choose_the_empty_model():
-    """A warning says so, and a target with signal has features."""
+@pytest.fixture(scope="module")
+def targets_of_noise():
+    """A table without any signal."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((120, 20))
-    y = rng.standard_normal(120)
+    return X, rng.standard_normal(120), np.arange(120) % 4
+
+
+def test_cross_validation_may_choose_the_empty_model(targets_of_noise):
+    """A warning says so, and the plot has a linear axis that shows zero."""
     with pytest.warns(
         fgmp.AdviceWarning, match="no feature is in the model: rows that were held out"
     ):
-        model = fgmp.FedGradMPRegressor("cv", random_state=0).fit(X, y, np.arange(120) % 4)
+        model = fgmp.FedGradMPRegressor("cv", random_state=0).fit(*targets_of_noise)
     assert model.sparsity_ == 0
     assert model.cv_.table["sparsity"][0] == 0
     axes = model.cv_.plot()
     assert axes.get_yscale() == "linear"
     assert axes.get_legend().get_texts()[0].get_text() == "chosen: 0"
-    found = fgmp.FedGradMPRegressor("cv", random_state=0).fit(
-        X, y + 2 * X[:, 3], np.arange(120) % 4
-    )
-    assert found.support_.tolist() == [3]
+
+
+def test_cross_validation_with_signal_does_not_choose_the_empty_model(targets_of_noise):
+    """One feature counts, and it is chosen alone."""
+    X, y, groups = targets_of_noise
+    model = fgmp.FedGradMPRegressor("cv", random_state=0).fit(X, y + 2 * X[:, 3], groups)
+    assert model.support_.tolist() == [3]
 
 
 # ---- float32

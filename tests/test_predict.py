@@ -1,4 +1,4 @@
-"""A fitted estimator goes through JSON and predicts as before, and `fgmp predict` finds its columns by name."""
+"""Estimators go through JSON and predict as before; `fgmp predict` finds columns by name."""
 
 import csv
 import io
@@ -46,36 +46,36 @@ def refusal(done):
     return lines[0].removeprefix("Error: ")
 
 
-def test_predict_prints_the_predictions_of_the_model(kept, tmp_path):
-    """Columns are found by name; a missing column and another file are one line."""
+def test_predict_prints_the_predictions_of_the_model(kept):
+    """Columns are found by name, in any order; a classifier prints its probabilities too."""
     model, path = kept
-    np.testing.assert_array_equal(
-        model_from_json(path.read_text()).predict(TABLE), model.predict(TABLE)
-    )
     shuffled = TABLE[["c", "a", "b"]].assign(more="text").to_csv(index=False)
     printed = pd.read_csv(io.StringIO(run(path, shuffled).output))
     expected = {"prediction": model.predict(TABLE)}
     if isinstance(model, FedGradMPClassifier):
-        chances = model.predict_proba(TABLE).T
-        expected |= {
-            f"probability of {label}": row
-            for label, row in zip(model.classes_, chances, strict=True)
-        }
+        probabilities = model.predict_proba(TABLE).T
+        for label, column in zip(model.classes_, probabilities, strict=True):
+            expected[f"probability of {label}"] = column
     pd.testing.assert_frame_equal(printed, pd.DataFrame(expected), check_dtype=False, rtol=1e-12)
-    assert (
-        "Error: the table has no column 'c'; its columns are 'a', 'b'\n"
-        in run(path, "a,b\n1,2\n").output
-    )
-    (tmp_path / "other").write_text("a,b\n1,2\n")
-    assert (
-        "expected a file with what to_json of a fitted estimator returned"
-        in run(tmp_path / "other", "a,b,c\n1,2,3\n").output
-    )
+
+
+def test_model_from_json_has_the_same_predictions(kept):
+    """To the bit."""
+    model, path = kept
+    loaded = model_from_json(path.read_text())
+    np.testing.assert_array_equal(loaded.predict(TABLE), model.predict(TABLE))
+
+
+def test_predict_without_a_column_is_refused(kept):
+    """The line has the missing column, and those that there are."""
+    _, path = kept
+    words = "Error: the table has no column 'c'; its columns are 'a', 'b'\n"
+    assert words in run(path, "a,b\n1,2\n").output
 
 
 @pytest.fixture
 def model(tmp_path):
-    """y = a - b, exactly, so that a prediction can be told by hand."""
+    """y = a - b, exactly, so that predictions are known."""
     fitted = FedGradMPRegressor(2).fit(TABLE, TABLE["a"] - TABLE["b"])
     (tmp_path / "model").write_text(fitted.to_json())
     return tmp_path / "model"
@@ -168,9 +168,11 @@ def test_model_without_names_asks_for_a_header_option(tmp_path):
     (tmp_path / "model").write_text(fitted.to_json())
     path = tmp_path / "model"
     rows = "5,2,3\n1,2,3\n"
-    asked = "the first line of the table has numbers; expected names, or --header or --no-header"
-    assert refusal(run(path, rows)) == asked
-    assert refusal(run(path, "0,1,2\n5,2,3\n")) == asked  # as pandas writes columns without names
+    question = "the first line of the table has numbers; expected names, or --header or --no-header"
+    assert refusal(run(path, rows)) == question
+    assert (
+        refusal(run(path, "0,1,2\n5,2,3\n")) == question
+    )  # as pandas writes columns without names
     np.testing.assert_allclose(predictions(run(path, rows, "--no-header")), [3.0, -1.0], atol=1e-9)
     np.testing.assert_allclose(
         predictions(run(path, "0,1,2\n5,2,3\n", "--header")), [3.0], atol=1e-9
@@ -201,6 +203,7 @@ def test_model_with_names_reads_a_table_without_header(model):
         b'{"format": "fgmp model 9"}',
         pickle.dumps({"a": 1}),
         b"[" * 100_000,
+        b"a,b\n1,2\n",
     ],
 )
 def test_file_that_is_no_model_is_refused(tmp_path, content):
@@ -282,34 +285,45 @@ def test_json_of_groups_that_are_dates_is_refused():
         model.to_json()
 
 
-@pytest.mark.parametrize("sites", [["north", "coast", "valley"], [7, 12, 30]])
-def test_predict_with_groups_reads_the_named_column(tmp_path, sites):
-    """Rows of unknown groups get the mean intercept, with a warning."""
-    site = np.array(sites)[np.arange(60) % 3]
-    y = TABLE["a"] - TABLE["b"] + np.array([0.0, 10.0, 20.0])[np.arange(60) % 3]
-    (tmp_path / "model").write_text(
-        FedGradMPRegressor(2, fit_intercept="per_group").fit(TABLE, y, site).to_json()
-    )
-    path = tmp_path / "model"
+@pytest.fixture(params=[["north", "coast", "valley"], [7, 12, 30]], ids=["text", "numbers"])
+def with_intercepts(request, tmp_path):
+    """A model of three groups that are ten apart, and a table with an unknown group."""
+    sites = request.param
+    groups = np.arange(60) % 3
+    y = TABLE["a"] - TABLE["b"] + np.array([0.0, 10.0, 20.0])[groups]
+    model = FedGradMPRegressor(2, fit_intercept="per_group").fit(TABLE, y, np.array(sites)[groups])
+    (tmp_path / "model").write_text(model.to_json())
     table = f"site,a,b,c\n{sites[2]},1,2,3\n{sites[0]},1,2,3\nelsewhere,1,2,3\n"
-    done = run(path, table, "--groups", "site")
+    return tmp_path / "model", table
+
+
+def test_predict_with_groups_reads_the_named_column(with_intercepts):
+    """Rows of an unknown group get the mean intercept, with a warning."""
+    done = run(*with_intercepts, "--groups", "site")
     np.testing.assert_allclose(predictions(done), [19.0, -1.0, 9.0], atol=1e-6)
-    assert (
-        "Warning: groups ['elsewhere'] took no part in the fit: their rows get the mean intercept"
-        in done.stderr
-    )
-    done = run(path, table)
+    words = "groups ['elsewhere'] took no part in the fit: their rows get the mean intercept"
+    assert f"Warning: {words}" in done.stderr
+
+
+def test_predict_without_groups_warns_of_the_mean_intercept(with_intercepts):
+    """The warning names the option."""
+    done = run(*with_intercepts)
     np.testing.assert_allclose(predictions(done), [9.0, 9.0, 9.0], atol=1e-6)
-    assert (
-        "Warning: all rows get the mean intercept; --groups COLUMN gives them that of their group"
-        in done.stderr
-    )
-    assert refusal(run(path, table, "--groups", "hospital")).startswith(
-        "the table has no column 'hospital'; its"
-    )
-    assert refusal(run(path, "site,a,b,c\n,1,2,3\n", "--groups", "site")) == (
-        "row 1 (line 2), column 'site', is empty; expected a value"
-    )
+    words = "all rows get the mean intercept; --groups COLUMN gives them that of their group"
+    assert f"Warning: {words}" in done.stderr
+
+
+def test_predict_with_groups_in_a_missing_column_is_refused(with_intercepts):
+    """The line has the columns that there are."""
+    line = refusal(run(*with_intercepts, "--groups", "hospital"))
+    assert line.startswith("the table has no column 'hospital'; its")
+
+
+def test_predict_with_an_empty_group_is_refused(with_intercepts):
+    """The line has the row and the column."""
+    path, _ = with_intercepts
+    line = refusal(run(path, "site,a,b,c\n,1,2,3\n", "--groups", "site"))
+    assert line == "row 1 (line 2), column 'site', is empty; expected a value"
 
 
 def test_groups_for_a_model_with_one_intercept_are_refused(model):

@@ -1,6 +1,7 @@
-"""The laws of the estimators, each named by its sentence, against scikit-learn and code that stands here."""
+"""Properties of the estimators, against scikit-learn and code in this file."""
 
 import warnings
+from functools import partial
 from unittest.mock import patch
 
 import numpy as np
@@ -31,7 +32,7 @@ CASES = [
 
 
 def cases(seed):
-    """An estimator to be made with other options, and a table of three groups, for each of the cases."""
+    """Yield, for each case, a function that makes the estimator, and a table of three groups."""
     for make, n_classes, options in CASES:
         rng = np.random.default_rng(seed)
         groups = rng.permutation(np.arange(120) % 3)
@@ -130,18 +131,18 @@ def test_coefficients_on_the_support_are_those_of_the_pooled_table(seed, C, stan
             C=C, fit_intercept=intercept, solver="newton-cg", tol=1e-10, max_iter=10_000
         )
         plain.fit(X[:, S] / units, y)
-        # To what scikit-learn asks of itself by default, which is more than the steps of the closing exchange leave.
+        # To the default tolerance of scikit-learn, which is above what the refit leaves.
         np.testing.assert_allclose(coef[:, S] * units, plain.coef_, rtol=1e-3, atol=1e-4)
         np.testing.assert_allclose(
             model.predict_proba(X), plain.predict_proba(X[:, S] / units), atol=1e-3
         )
 
 
-def heard(fit):
-    """What a fit returns, and whether it warned of anything."""
-    with warnings.catch_warnings(record=True) as said:
+def fit_and_warnings(fit):
+    """Return what a fit returns, and whether it warned of anything."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        return fit(), bool(said)
+        return fit(), bool(caught)
 
 
 @pytest.mark.parametrize("intercept", [True, "per_group", False])
@@ -149,17 +150,19 @@ def heard(fit):
 def test_automatic_method_with_few_rows_is_as_good_as_shared_or_warns(tau, intercept):
     """For 3 tau - 2 to 3 tau + 5 rows a group R2 is within 0.1 of `"shared"`."""
     rng = np.random.default_rng(10)
-    held = rng.standard_normal((500, 50))
+    held_out = rng.standard_normal((500, 50))
+    signal = held_out[:, :tau].sum(1)
+    options = {"fit_intercept": intercept, "random_state": 0, "min_rows": 1}
     for rows in np.repeat(range(3 * tau - 2, 3 * tau + 6), 2):
         X = rng.standard_normal((10 * rows, 50))
-        table = X, X[:, :tau].sum(1) + rng.standard_normal(len(X)), np.repeat(np.arange(10), rows)
-        options = {"fit_intercept": intercept, "random_state": 0, "min_rows": 1}
-        (model, warned), (shared, _) = (
-            heard(lambda method=method: REGRESSOR(tau, method=method, **options).fit(*table))  # noqa: B023
-            for method in ("auto", "shared")
-        )
-        score = r2_score(held[:, :tau].sum(1), model.predict(held))
-        best = r2_score(held[:, :tau].sum(1), shared.predict(held))
+        y = X[:, :tau].sum(1) + rng.standard_normal(len(X))
+        table = (X, y, np.repeat(np.arange(10), rows))
+        automatic = REGRESSOR(tau, method="auto", **options)
+        shared = REGRESSOR(tau, method="shared", **options)
+        _, warned = fit_and_warnings(partial(automatic.fit, *table))
+        fit_and_warnings(partial(shared.fit, *table))
+        score = r2_score(signal, automatic.predict(held_out))
+        best = r2_score(signal, shared.predict(held_out))
         assert score >= best - 0.1 or warned, (rows, score, best)
 
 
@@ -185,7 +188,7 @@ def test_empty_support_warns(seed, rows, sparsity, make, kind, method):
     y = np.zeros(len(X)) if kind == "constant target" else z
     options = {"method": method, "random_state": 0, "sparsities": [1, 2, 3], "min_rows": 1}
     try:
-        model, warned = heard(lambda: make(sparsity, **options).fit(X, y, groups=groups))
+        model, warned = fit_and_warnings(lambda: make(sparsity, **options).fit(X, y, groups=groups))
     except ValueError as error:  # few rows may leave no fold to learn from, which is not silence
         assert "; expected" in str(error)
         return

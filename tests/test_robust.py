@@ -1,4 +1,4 @@
-"""Median and trimmed mean against NumPy and rows written out; what they bear is in notebook 14."""
+"""Median and trimmed mean, against NumPy on repeated rows; notebook 14 is about their limits."""
 
 import numpy as np
 import pytest
@@ -49,8 +49,10 @@ def test_aggregate_of_sparse_models_is_that_of_dense_ones(aggregator, shape):
 @pytest.mark.parametrize("count", [3, 5, 7, 10, 11, 30])
 def test_trimmed_mean_of_the_adversaries_share_is_bounded(count):
     """Rounding leaves no part of an adversary's weight inside."""
-    liars = (count - 1) // 3
-    values = np.r_[np.full(liars, 1e300), np.linspace(0, 1, count - liars)][:, None]
+    n_adversaries = (count - 1) // 3
+    values = np.r_[np.full(n_adversaries, 1e300), np.linspace(0, 1, count - n_adversaries)][:, None]
     assert (
-        0 <= fgmp.TrimmedMean(liars / count).of_columns(values, np.full(count, 1 / count))[0] <= 1
+        0
+        <= fgmp.TrimmedMean(n_adversaries / count).of_columns(values, np.full(count, 1 / count))[0]
+        <= 1
     )

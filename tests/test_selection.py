@@ -18,7 +18,7 @@ KINDS = {"output": fgmp.PerOutput, "atom": fgmp.PerAtom, "all": Overall}
 
 
 def keep_by_sorting(kind, values, count, always_include):
-    """Return the mask of what is kept, by a stable sort of what counts."""
+    """Return a mask of the selected entries, by a stable sort."""
     kept = np.zeros(values.shape, bool)
     sizes = np.abs(values)
     rows = [row for row in range(len(values)) if row not in always_include]
@@ -154,7 +154,7 @@ def test_pursuit_skips_dependent_atoms():
 
 
 class Bounded:
-    """A context in which too many lines of fgmp.selection are an AssertionError, so that nothing hangs."""
+    """Let an AssertionError end a block that runs too many lines of fgmp.selection."""
 
     def __init__(self, lines=20_000):
         self.lines = lines
@@ -236,7 +236,7 @@ def in_fractions(gram, correlations, count, first):
     st.sampled_from([(), (0,), (1, 2)]),
 )
 def test_pursuit_of_integers_ends_with_at_most_the_count(kind, seed, count, first):
-    """Residuals are zero to the bit here; without ties the support is that in fractions."""
+    """Residuals are zero to the bit; without ties the support is that in fractions."""
     rng = np.random.default_rng(seed)
     atoms = without_repeats(INTEGERS[kind](rng))
     d = atoms.shape[1]

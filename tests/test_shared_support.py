@@ -33,7 +33,7 @@ def test_shared_support_without_elimination_is_gradmp_on_pooled_data(seed, spars
     dictionary = fgmp.gaussian_dictionary(20, 25, rng=1) if in_dictionary else StandardBasis()
     shared = fgmp.SharedSupportGradMP(sparsity, dictionary=dictionary, pruning="largest")
     gradmp = fgmp.FedGradMP(sparsity=sparsity, local_iterations=1, dictionary=dictionary)
-    # Without the server of FedGradMP: in a coherent dictionary its projection may choose other atoms once more.
+    # Without the server of FedGradMP, whose projection may select other coherent atoms.
     (client,) = federation.pooled().prepare(gradmp).clients
     x = SparseModel.zero((dictionary.n_atoms(20),))
     for rounds in (1, 2, 3):
@@ -145,9 +145,9 @@ def test_broadcast_support_holds_only_entries_that_were_sent():
     merged = {int(np.abs(A.T @ y).argmax()) for A, y in zip(As, ys, strict=True)}
     method = fgmp.SharedSupportGradMP(5, fgmp.LargestEntries(1))
     history = fgmp.simulate(method, fgmp.Federation.from_arrays(As, ys), 1, rng=0).history
-    assert history["bytes_down"][-1] == 3 * (
-        4 + 4 + (4 + 8) * len(merged)
-    )  # the numbers of round and step, too
+    numbers_of_round_and_step = 4 + 4
+    expected = 3 * (numbers_of_round_and_step + (4 + 8) * len(merged))
+    assert history["bytes_down"][-1] == expected
 
 
 def separable_model(radius=None, **ridge):
@@ -188,20 +188,20 @@ def test_newton_steps_of_one_coefficient_are_those_by_hand():
     """A step that raises f is tried from zero, then halved; the better of two models is kept."""
     solver = fgmp.NewtonOnSupport(4, radius=2.0)
     model = SparseModel(np.arange(1), np.full(1, 2.0), (9,))
-    asked = []
+    visited = []
     point = SupportState(model)
     for value in (5.0, 6.0, 7.0, 8.0):
-        asked.append(float(point.model.values[0]))
+        visited.append(float(point.model.values[0]))
         point = solver.server_update(point, np.array([4.0, 4.0, value, 0.5]))
-    assert asked == [2.0, 1.0, 0.0, 1.5]
+    assert visited == [2.0, 1.0, 0.0, 1.5]
     assert solver.message(point)[1] == 1
     for value, x, missed in ((4.9, 1.75, 0.025), (9.0, 2.0, 0.125)):
         end = solver.server_update(point, np.array([value, 0.5]))
         assert (end.model.values[0], end.missed) == pytest.approx((x, missed))
         assert solver.message(end)[1] == 0
-    assert (
-        solver.server_update(end, np.array([1e-320, 1.0, 5.0, 0.5])).model.values[0] == 0
-    )  # hardly any curvature
+    # With hardly any curvature the next model is zero.
+    flat = solver.server_update(end, np.array([1e-320, 1.0, 5.0, 0.5]))
+    assert flat.model.values[0] == 0
     assert solver.coefficients(SupportState(replace(model, values=np.full(1, 3.0)))).values[0] == 2
 
 
@@ -240,9 +240,9 @@ def test_hashes_depend_on_the_seed_of_the_method_and_the_round():
     np.testing.assert_array_equal(alone.x, shared.x)  # the seed is the method's, which clients have
     x = method.start(federation.shape).model
     client = federation.clients[0]
-    places = (method, 0), (method, 0), (method, 1), (replace(method, seed=1), 0)
+    arguments = (method, 0), (method, 0), (method, 1), (replace(method, seed=1), 0)
     first, again, *others = (
-        made.client_update(client, (x, number), None) for made, number in places
+        made.client_update(client, (x, number), None) for made, number in arguments
     )
     np.testing.assert_array_equal(first, again)
     assert not any(np.isin(np.abs(first), np.abs(other)).all() for other in others)
@@ -250,10 +250,10 @@ def test_hashes_depend_on_the_seed_of_the_method_and_the_round():
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10_000), st.integers(1, 3), st.sampled_from([8, 30]), st.booleans())
-def test_elimination_is_backward_elimination_by_least_squares(seed, tau, n_samples, misled):
+def test_elimination_is_backward_elimination_by_least_squares(seed, tau, n_samples, correlated):
     """Against least squares on every smaller set; a better support of before is kept."""
     rng = np.random.default_rng(seed)
-    A = rng.standard_normal((n_samples, 6)) + 2 * misled * rng.standard_normal((n_samples, 1))
+    A = rng.standard_normal((n_samples, 6)) + 2 * correlated * rng.standard_normal((n_samples, 1))
     A *= rng.choice([0.01, 1, 100], 6)
     y = rng.standard_normal(n_samples)
 
@@ -264,7 +264,7 @@ def test_elimination_is_backward_elimination_by_least_squares(seed, tau, n_sampl
     sets = [list(atoms) for atoms in combinations(range(6), tau)]
     while len(kept) > tau:
         kept = list(min(combinations(kept, len(kept) - 1), key=lambda atoms: residual(list(atoms))))
-    before = min(sets, key=residual) if misled else sets[rng.integers(len(sets))]
+    before = min(sets, key=residual) if correlated else sets[rng.integers(len(sets))]
     expected = before if residual(before) < residual(kept) else kept
     b = SparseModel(10 + np.arange(6), np.linalg.lstsq(A, y, rcond=None)[0], (20,))
     found = eliminated(b, A.T @ A, 10 + np.array(before), tau, fgmp.PerOutput())
@@ -439,9 +439,8 @@ def test_polish_uses_the_dictionary_of_the_run(make, kind):
     expected = chosen @ np.linalg.lstsq(As.reshape(-1, 20) @ chosen, ys.reshape(-1), rcond=None)[0]
     assert result.method.dictionary is psi
     np.testing.assert_allclose(closed.x, expected, rtol=1e-6, atol=1e-9)
-    np.testing.assert_array_equal(
-        fgmp.polish(closed, federation).support, result.support
-    )  # and once more
+    twice = fgmp.polish(closed, federation)
+    np.testing.assert_array_equal(twice.support, result.support)
 
 
 @pytest.fixture

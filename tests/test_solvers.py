@@ -1,4 +1,4 @@
-"""Solvers of the restricted problem and its small systems: against the pseudo-inverse, in any units and conditions."""
+"""Solvers of the restricted problem and small systems, against the pseudo-inverse, in any units."""
 
 import sys
 from dataclasses import replace
@@ -25,7 +25,7 @@ def one_client(features, targets, loss="squared"):
 
 
 def minimise(client, solver, start=None, seed=0, dictionary=BASIS):
-    """What a solver makes of all coefficients of a client, from zero unless told."""
+    """Return what a solver makes of all coefficients of a client, by default from zero."""
     start = np.zeros(client.model_shape, client.features.dtype) if start is None else start
     everything = np.arange(start.size)
     model = SparseModel(everything, start.reshape(-1), client.model_shape)
@@ -188,9 +188,8 @@ def test_local_solver_does_not_raise_objective_of_deficient_system(name, solver,
         B, y = (array.astype(dtype) for array in systems(seed)[name])
         client = one_client(B, y)
         zero = np.zeros(B.shape[1])
-        best = np.linalg.lstsq(B.astype(float), y.astype(float), rcond=64 * eps)[
-            0
-        ]  # rounding is no direction
+        # Directions of rounding are cut.
+        best = np.linalg.lstsq(B.astype(float), y.astype(float), rcond=64 * eps)[0]
         for start in (zero, np.random.default_rng(seed).standard_normal(B.shape[1]), best):
             before = objective(B, y, start.astype(dtype))
             end = minimise(client, solver(steps), start.astype(dtype))
@@ -245,7 +244,7 @@ def test_least_squares_is_as_exact_as_its_precision(dtype, condition):
         y = targets.astype(float)
         best = np.sum((wide @ np.linalg.lstsq(wide, y, rcond=None)[0] - y) ** 2)
         excess = np.sum((wide @ least_squares(columns, targets).astype(float) - y) ** 2) / best - 1
-        # Coefficients off by eps times the condition move predictions by as much, which enters squared.
+        # Coefficients off by eps times the condition move predictions by as much, squared here.
         assert excess <= (10 * np.finfo(dtype).eps * condition) ** 2 + 1e-13
 
 
@@ -353,7 +352,7 @@ def test_shifts_of_softmax_are_null_directions_that_get_curvature(
 
 
 def singular_system(rng):
-    """Columns of a known rank below their number, in units up to 1e8 apart; targets with and without a residual."""
+    """Return columns of known, deficient rank, in units up to 1e8 apart, and targets."""
     m = int(rng.integers(4, 41))
     kind = rng.integers(6)
     B = rng.standard_normal((m, 4))
@@ -429,7 +428,7 @@ def test_single_direction_has_shortest_solution_in_any_units(ratio):
 
 
 def before_and_after(seed):
-    """Before, after, their difference: rank 2, singular values 1, 4e-4 and rounding; the shortest solution."""
+    """Return columns before, after and after - before, of rank 2, and the shortest solution."""
     rng = np.random.default_rng(seed)
     before = 100 + 10 * rng.standard_normal(30)
     after = before + 0.05 * rng.standard_normal(30)

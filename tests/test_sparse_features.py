@@ -1,6 +1,6 @@
-"""Sparse features: the algebra of the matrix they stand for, every format that they come in, and their memory.
+"""Sparse features: the algebra of the matrix that they stand for, their formats, and their memory.
 
-Runs on them are law 6 of the estimators, and the axis `storage` of the matrix.
+Runs on them are in test_sparse_estimators, and on the axis `storage` of the combinatorial tests.
 """
 
 import tracemalloc
@@ -110,14 +110,19 @@ def test_sparse_format_gives_the_model_of_dense_rows(convert):
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_sparse_integers_become_floats():
-    """Canonical CSR of floats is not copied."""
-    A = np.array([[1, 0, 1], [0, 1, 0]])
-    for kind in (bool, float):
-        stored = sparse.csr_array(A.astype(kind))
-        client = Federation.from_arrays([stored], [[1, 2]]).clients[0]
-        assert client.features.dtype == np.float64
-        np.testing.assert_array_equal(client.predictions(np.array([1.0, 2.0, 4.0])), [5, 2])
+@pytest.mark.parametrize("dtype", [bool, float])
+def test_sparse_features_of_any_type_become_floats(dtype):
+    """Predictions are those of the dense matrix."""
+    stored = sparse.csr_array(np.array([[1, 0, 1], [0, 1, 0]]).astype(dtype))
+    client = Federation.from_arrays([stored], [[1, 2]]).clients[0]
+    assert client.features.dtype == np.float64
+    np.testing.assert_array_equal(client.predictions(np.array([1.0, 2.0, 4.0])), [5, 2])
+
+
+def test_canonical_csr_of_floats_is_not_copied():
+    """The federation holds the array of the user."""
+    stored = sparse.csr_array(np.array([[1.0, 0, 1], [0, 1, 0]]))
+    client = Federation.from_arrays([stored], [[1, 2]]).clients[0]
     assert np.shares_memory(client.features.stored.data, stored.data)
 
 
@@ -157,6 +162,5 @@ def test_run_on_sparse_features_makes_no_dense_matrix(loss, method):
     fgmp.simulate(method, federation, 1, rng=0)
     used = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (
-        used < 16 * models < 0.5 * 8 * X.shape[0] * X.shape[1]
-    )  # a few models, and far from the dense table
+    # A few models, and far from the dense table.
+    assert used < 16 * models < 0.5 * 8 * X.shape[0] * X.shape[1]

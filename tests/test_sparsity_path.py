@@ -1,4 +1,4 @@
-"""The path over the sparsity: its scores by hand, what is chosen, and that the fit is the last step of it."""
+"""The path over the sparsity: its scores by hand, its choice, and that the fit is its last step."""
 
 from itertools import pairwise
 
@@ -26,8 +26,8 @@ def folds(X, y, groups, n_folds, seed=3, least=5):
     """The folds of the rows, in the order of the table, for an integer seed of the estimator."""
     drawn = int(np.random.RandomState(seed).randint(2**31 - 1))
     found = np.empty(len(y), int)
-    for place, group in enumerate(np.unique(groups)):
-        found[groups == group] = assign_folds(y[groups == group], place, n_folds, drawn, least)
+    for index, group in enumerate(np.unique(groups)):
+        found[groups == group] = assign_folds(y[groups == group], index, n_folds, drawn, least)
     return found
 
 
@@ -65,9 +65,8 @@ def test_score_of_two_classes_is_the_log_loss():
     for out in (of == 0, of == 1):
         theirs = LogisticRegression(C=np.inf, tol=1e-9, max_iter=10_000).fit(Z[~out], y[~out])
         loss += log_loss(y[out], theirs.predict_proba(Z[out])) * np.mean(out)
-    np.testing.assert_allclose(
-        model.cv_.table["score"], [loss], rtol=2e-3
-    )  # paths have a ridge of 1e-4 at least
+    # Paths have a ridge of at least 1e-4.
+    np.testing.assert_allclose(model.cv_.table["score"], [loss], rtol=2e-3)
 
 
 @pytest.mark.parametrize("n_folds", [2, 5, 7])

@@ -1,4 +1,4 @@
-"""How the package is laid out: who may import whom, what a file says it is for, and what an import loads."""
+"""The layout of the package: who imports whom, docstrings of modules, and what an import loads."""
 
 import ast
 import importlib
@@ -56,10 +56,22 @@ def test_module_has_a_docstring_with_names_that_exist(path):
         pkgutil.resolve_name(name)
 
 
+TESTS = Path(__file__).parent
+TEST_MODULES = sorted([*TESTS.glob("test_*.py"), *TESTS.glob("combinatorial/test_*.py")])
+
+
+@pytest.mark.parametrize("path", TEST_MODULES, ids=lambda path: path.stem)
+def test_no_test_module_imports_another(path):
+    """What tests share is in cases.py, in helper modules and in fixtures."""
+    imports = re.findall(r"^\s*(?:from|import) (\S+)", path.read_text(), flags=re.MULTILINE)
+    assert [name for name in imports if name.split(".")[-1].startswith("test_")] == []
+
+
 IMPORTED = {
     "fgmp, fgmp.cli, fgmp.metrics, fgmp.datasets": "h5py matplotlib pooch requests sklearn flwr "
     "narwhals PIL click tqdm numba pandas",
-    "fgmp.flower, fgmp.flower.fitting": "flwr ray sklearn",  # a site answers in a process for each message
+    # A client answers in a process for each message.
+    "fgmp.flower, fgmp.flower.fitting": "flwr ray sklearn",
 }
 
 
@@ -78,7 +90,8 @@ def test_no_line_of_the_package_is_too_long():
 @pytest.mark.parametrize("what", IMPORTED)
 def test_import_loads_no_heavy_package(what):
     """In a process of its own."""
-    code = f"import sys, {what}; sys.exit(' '.join(set({IMPORTED[what].split()}) & set(sys.modules)) or 0)"
+    heavy = f"set({IMPORTED[what].split()}) & set(sys.modules)"
+    code = f"import sys, {what}; sys.exit(' '.join({heavy}) or 0)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -1,4 +1,4 @@
-"""The paper's synthetic model: moments, seeds, and streamed matrices that equal stored ones."""
+"""The synthetic model of the paper: moments, seeds, and streamed matrices equal to stored ones."""
 
 import numpy as np
 import pytest
@@ -34,9 +34,8 @@ def test_noise_has_its_variance_and_is_independent():
         other,
     ):
         noise = np.array([client.targets - client.features @ fed.truth for client in fed.clients])
-        np.testing.assert_allclose(
-            np.cov(noise), 0.005 * np.eye(3), atol=0.0003
-        )  # no two clients have the same
+        # No two clients have the same noise.
+        np.testing.assert_allclose(np.cov(noise), 0.005 * np.eye(3), atol=0.0003)
 
 
 def test_more_clients_begin_with_the_same_ones():

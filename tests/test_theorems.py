@@ -1,8 +1,9 @@
-"""The theorems against their proofs, run step by step in fractions, with approximate projections and variance.
+"""The theorems against their proofs, in fractions, step by step, with inexact projections.
 
-`local_iteration` follows the proof of Lemma 3 to a u^2 - 2 b u - c <= 0 and so to 2c/a + 8b^2/a^2, then Lemmas 2 and 1;
-`after_a_round` repeats it K times and averages. Both are affine in the squared error, so that the rate is what a unit
-of error adds and the residual what comes out of none: no closed form of a sum or of a coefficient is used.
+`local_iteration` follows the proof of Lemma 3 to a u^2 - 2 b u - c <= 0 and so to 2c/a + 8b^2/a^2,
+then Lemmas 2 and 1. `after_a_round` repeats it K times and averages. Both are affine in the squared
+error, so that the rate is what a unit of error adds and the residual what comes out of none: no
+closed form of a sum or of a coefficient is used.
 """
 
 from fractions import Fraction as F
@@ -16,7 +17,7 @@ from fgmp.theory import ClientConstants, TheoremParameters
 
 # eta_1 = 5/4, so that s = sqrt(1 - 16/25) = 3/5 is rational.
 SLACK = {F(1): F(0), F(5, 4): F(3, 5)}
-# rho^-, rho^+, E L^2, max ||P grad||^2, ||grad||^2 and sigma^2, in a unit in which kappa is below 1.
+# rho^-, rho^+, E L^2, max ||P grad||^2, ||grad||^2, sigma^2, in a unit in which kappa is below 1.
 CLIENTS = [
     dict(lower=F(1000), upper=F(1003), squared=F(2), gradient=F(3), whole=F(7), variance=F(5)),
     dict(lower=F(2000), upper=F(2004), squared=F(9), gradient=F(2), whole=F(4), variance=F(1)),
@@ -87,7 +88,7 @@ def rate_and_residual(etas, **options):
 
 
 def added_at_once(etas, weights=WEIGHTS, clients=CLIENTS, **options):
-    """What a round adds with one nu for all clients, the mean of theirs, as Minkowski's inequality gives it."""
+    """Return what a round adds with the mean nu for all clients, by Minkowski's inequality."""
     added = [local_iteration(client, F(0), etas, **options) for client in clients]
     visits = [after_a_visit(client, F(0), etas, **options) for client in clients]
     series = sum(p * visit / nu for p, visit, nu in zip(weights, visits, added, strict=True) if nu)
@@ -199,20 +200,26 @@ def test_full_batch_takes_an_infinite_theta():
     assert np.isinf(noisy.nu).all()
 
 
-def test_betas_are_those_by_hand():
-    """Also at the ends of their ranges."""
+def test_beta_1_is_that_by_hand():
+    """rho^+ / (2 rho^- - rho^+), and infinite where the lemma says nothing."""
     assert theory.beta_1(2.0, 3.0) == 3
     assert theory.beta_1(1.0, 2.0) == np.inf
+
+
+def test_beta_2_is_that_by_hand():
+    """With theta, with eta_1, and infinite at the ends of the ranges."""
     assert theory.beta_2(2.0, 3.0, theta=0.5) == 2 * (3 + 4 - 2) / 2
-    assert theory.beta_2(2.0, 3.0, eta_1=1.25, upper_squared=9.0) == pytest.approx(
-        1 + 2 * 0.6 * 28 / 2
-    )
-    several = theory.beta_2_unbounded_variance(2, 3, 9, theta=[0.5, 1.0])
-    np.testing.assert_allclose(several, [5 + 6 * 0.25 * 18 / 2, 2 + 6 * 18 / 2])
-    np.testing.assert_array_equal(
-        theory.beta_2([2.0, 0.0, -1.0, 1e-320], 3.0), [1.0, np.inf, np.inf, np.inf]
-    )
+    inexact = theory.beta_2(2.0, 3.0, eta_1=1.25, upper_squared=9.0)
+    assert inexact == pytest.approx(1 + 2 * 0.6 * 28 / 2)
+    several = theory.beta_2([2.0, 0.0, -1.0, 1e-320], 3.0)
+    np.testing.assert_array_equal(several, [1.0, np.inf, np.inf, np.inf])
     assert theory.beta_2(1.0, 1.0, theta=1e-200) == np.inf
+
+
+def test_beta_2_with_unbounded_variance_is_that_by_hand():
+    """For several theta at once."""
+    found = theory.beta_2_unbounded_variance(2, 3, 9, theta=[0.5, 1.0])
+    np.testing.assert_allclose(found, [5 + 6 * 0.25 * 18 / 2, 2 + 6 * 18 / 2])
 
 
 def test_client_without_lemma_2_leaves_no_guarantee():

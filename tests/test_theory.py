@@ -1,4 +1,4 @@
-"""Constants and minimisers against enumeration of supports, minibatches and directions, and on known matrices."""
+"""Constants and minimisers, against enumeration of supports and minibatches, and known matrices."""
 
 from itertools import combinations
 from math import comb
@@ -63,21 +63,39 @@ def test_greedy_search_nearly_reaches_the_constants():
     assert np.median(ratios, axis=0).min() > 0.9
 
 
-def test_restricted_constants_of_known_matrices():
-    """And stable ranks and condition numbers."""
-    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((9, 6)))[0]
-    np.testing.assert_allclose(theory.restricted_constants(6 * Q, 3), [4, 4])
-    assert theory.restricted_constants(np.column_stack([Q, Q[:, 0]]), 2).lower == pytest.approx(
-        0, abs=1e-12
-    )
-    assert theory.stable_rank(Q) == pytest.approx(6)
-    assert theory.stable_rank(np.ones((4, 5))) == pytest.approx(1)
-    pair = np.array([[1.0, 0.3], [0.0, np.sqrt(1 - 0.3**2)]])
-    np.testing.assert_allclose(theory.restricted_constants(pair, 2), [0.35, 0.65])
-    assert theory.outer_restricted_constants(pair, 1).upper == pytest.approx(0.5)
+ORTHONORMAL = np.linalg.qr(np.random.default_rng(0).standard_normal((9, 6)))[0]
+# Two columns of norm one with the inner product 0.3.
+PAIR = np.array([[1.0, 0.3], [0.0, np.sqrt(1 - 0.3**2)]])
+
+
+def test_restricted_constants_of_orthonormal_columns_are_equal():
+    """36 / 9 rows, on any support."""
+    np.testing.assert_allclose(theory.restricted_constants(6 * ORTHONORMAL, 3), [4, 4])
+
+
+def test_restricted_constants_of_equal_columns_are_zero():
+    """Both columns are on one support, and the condition number is that of rounding."""
+    twice = np.column_stack([ORTHONORMAL, ORTHONORMAL[:, 0]])
+    assert theory.restricted_constants(twice, 2).lower == pytest.approx(0, abs=1e-12)
+    assert theory.restricted_constants(np.ones((3, 2)), 2).condition > 1e12
+
+
+def test_restricted_constants_of_two_columns_are_those_by_hand():
+    """(1 +- 0.3) / 2, and the outer bound for single columns is their norm."""
+    np.testing.assert_allclose(theory.restricted_constants(PAIR, 2), [0.35, 0.65])
+    assert theory.outer_restricted_constants(PAIR, 1).upper == pytest.approx(0.5)
+
+
+def test_restricted_constants_of_a_diagonal_matrix_are_its_squares():
+    """The smallest and the largest over the number of rows, and their ratio."""
     constants = theory.restricted_constants(np.diag([1.0, 2.0, 3.0]), 2)
     assert (*constants, constants.condition) == pytest.approx((1 / 3, 3.0, 9.0))
-    assert theory.restricted_constants(np.ones((3, 2)), 2).condition > 1e12
+
+
+def test_stable_rank_of_known_matrices():
+    """Six orthonormal columns have six, and a matrix of rank one has one."""
+    assert theory.stable_rank(ORTHONORMAL) == pytest.approx(6)
+    assert theory.stable_rank(np.ones((4, 5))) == pytest.approx(1)
 
 
 def test_gaussian_width_is_the_mean_norm_of_largest_entries():
@@ -163,8 +181,8 @@ def test_measured_constants_are_those_of_enumeration(batch_size):
 
 def test_mean_over_minibatches_is_not_below_the_full_batch():
     """By Jensen's inequality; a few draws could miss the one row that matters."""
-    for place in range(5):
-        fed = fgmp.Federation.from_arrays([30 * np.eye(30)[:, [place]]], [np.zeros(30)])
+    for column in range(5):
+        fed = fgmp.Federation.from_arrays([30 * np.eye(30)[:, [column]]], [np.zeros(30)])
         found = theory.measure_constants(fed, [0.0], 1, batch_size=1, n_minibatches=3)
         assert found.lower[0] == pytest.approx(30)
         assert found.upper[0] >= 30
@@ -241,7 +259,7 @@ def slope(federation, x):
 
 
 def lowest_on(federation, support):
-    """The minimiser on a support, from gradients alone: f is quadratic, so its gradients at n + 1 points give all."""
+    """Return the minimiser of the quadratic f on a support, from gradients at n + 1 points."""
     units = np.eye(federation.n_features)[support]
     x = np.zeros(federation.n_features)
     zero = slope(federation, x)

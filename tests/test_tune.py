@@ -1,4 +1,4 @@
-"""The grid search: same budget, honest divergence, and the candidate that a plain loop would choose."""
+"""The grid search: equal budgets, divergence, and the candidate that a plain loop would choose."""
 
 import numpy as np
 import pytest
@@ -69,14 +69,16 @@ def test_search_without_truth_uses_the_objective(feds):
     assert tuning.best.score == tuning.best.histories[0]["objective"][-1]
 
 
-def test_diverged_candidate_is_never_the_best(feds):
-    """If all diverge, there is no best."""
+def test_search_in_which_all_diverge_has_no_best(feds):
+    """Every trial says that it diverged."""
     tuning = fgmp.tune(make, {"learning_rate": [50.0, 1e3]}, feds, rounds=30)
     assert tuning.best is None
     assert all(trial.diverged for trial in tuning.trials)
-    tuning = fgmp.tune(
-        make, {"learning_rate": [0.05, 1e200]}, feds, rounds=5
-    )  # so long a step that nobody answers
+
+
+def test_candidate_without_any_update_has_diverged(feds):
+    """With a step so long that every update is rejected, the other candidate is the best."""
+    tuning = fgmp.tune(make, {"learning_rate": [0.05, 1e200]}, feds, rounds=5)
     assert [trial.diverged for trial in tuning.trials] == [False, True]
     assert tuning.best.parameters == {"learning_rate": 0.05}
 
@@ -85,9 +87,14 @@ def test_candidates_have_the_same_seed(feds):
     """Also if it is drawn, or a generator."""
     for seed in (None, np.random.default_rng(0)):
         tuning = fgmp.tune(
-            lambda twin: make(0.05), {"twin": np.array([1, 2])}, feds[0], 5, cohort_size=2, rng=seed
+            lambda repetition: make(0.05),
+            {"repetition": np.array([1, 2])},
+            feds[0],
+            5,
+            cohort_size=2,
+            rng=seed,
         )
-        assert type(tuning.trials[0].parameters["twin"]) is int
+        assert type(tuning.trials[0].parameters["repetition"]) is int
         np.testing.assert_array_equal(
             *[trial.histories[0]["relative_error"] for trial in tuning.trials]
         )

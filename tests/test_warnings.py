@@ -40,11 +40,8 @@ FIRST_ORDER = {"learning_rate": 0.05, "local_iterations": 3}
         ),
         (INTERCEPT, (7, 40), "7 coefficients .* 1 of 2 clients has"),  # as many as columns
         (INTERCEPT, (8, 40), None),
-        (
-            fgmp.FedGradMP(10),
-            (11, 40),
-            "12 coefficients .* 1 of 2 clients has",
-        ),  # 3 tau is 30, and there are 12
+        # 3 tau is 30, and there are 12 coefficients.
+        (fgmp.FedGradMP(10), (11, 40), "12 coefficients .* 1 of 2 clients has"),
         (fgmp.FedGradMP(3, solver=fgmp.GradientDescent(steps=1)), (30, 8, 5), None),
         (fgmp.SharedSupportGradMP(3), (30, 8, 5), None),
         (
@@ -105,7 +102,7 @@ def diverged():
 
 
 def test_polish_of_a_diverged_run_ends_at_the_minimiser(diverged):
-    """On a support that has a minimiser it is that of scikit-learn, and the best model on record."""
+    """On a support with a minimiser it is that of scikit-learn, and the best on record."""
     federation, result = diverged
     polished = fgmp.polish(result, federation)
     A = np.concatenate([client.features for client in federation.clients])
@@ -145,7 +142,7 @@ def test_polish_of_squares_is_silent():
     "method", [fgmp.FedGradMP(2), fgmp.FedAvg(learning_rate=0.1)], ids=lambda m: type(m).__name__
 )
 def test_run_without_any_update_warns(method):
-    """The warning counts what was rejected; a run without rounds, or with some updates, has none."""
+    """It counts what was rejected; a run without rounds, or with some updates, is silent."""
     federation = one_feature_regression((30, 30))
     nobody = fgmp.Faulty(federation, fgmp.DropOut())
     (message,), result = advice_of(method, nobody, 3)
@@ -225,20 +222,20 @@ class RejectingMean(fgmp.Mean):
 def test_warnings_compute_nothing_at_clients(monkeypatch):
     """They use what is recorded: four objectives of three rounds, and no client is made."""
     fed = one_feature_regression((30, 30))
-    asked = []
+    computed = []
     objectives = fgmp.Federation.objectives
     monkeypatch.setattr(
-        fgmp.Federation, "objectives", lambda *given: asked.append(1) or objectives(*given)
+        fgmp.Federation, "objectives", lambda *given: computed.append(1) or objectives(*given)
     )
     made = []
     monkeypatch.setattr(fgmp.Federation, "client", lambda *given: made.append(1))
     (message,), _ = advice_of(fgmp.FedAvg(learning_rate=2.0), fed, 3)
     assert "above the" in message
-    assert len(asked) == 4
+    assert len(computed) == 4
     assert not made
     unbounded = fgmp.FedAvg(learning_rate=0.1)
     assert advice_of(unbounded, fed, 3)[0] == []
-    assert len(asked) == 8
+    assert len(computed) == 8
     assert not made
 
 

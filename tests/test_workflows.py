@@ -1,4 +1,4 @@
-"""What runs on GitHub: actions are pinned by commit, checkouts keep no credentials, each job has its permissions."""
+"""Workflows on GitHub: pinned actions, checkouts without credentials, and permissions of jobs."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ def test_workflow_pins_actions_and_limits_permissions(path):
     """By commit, with the version as a comment; checkouts keep no credentials."""
     workflow = yaml.safe_load(path.read_text())
     assert workflow["permissions"] == {}
-    # Publishing needs a token that says which workflow asks, and for the site the right to write it.
+    # Publishing needs a token of the workflow, and for the site the right to write it.
     publishes = {"id-token": "write"}
     if path.stem == "site":
         publishes["pages"] = "write"

@@ -1,1 +1,1 @@
-"""The combinatorial tests: every kind of run, compared with an oracle that shares no code with it."""
+"""Combinatorial tests: every kind of run, compared with an oracle that shares no code with it."""

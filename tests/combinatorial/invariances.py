@@ -25,8 +25,9 @@ def in_units_of_one(first: Run) -> Iterator[str]:
     """The invariance in units, exact for powers of two.
 
     With columns times c, targets times s and hyper-parameters in their units, models are s/c times
-    and objectives s^2 times as large (s = 1 for labels), and nothing else changes. Left out are line
-    searches for a minimiser that separable labels do not have: they end where curvatures underflow.
+    and objectives s^2 times as large (s = 1 for labels), and nothing else changes. Line searches
+    for a minimiser that separable labels do not have end where curvatures underflow, and are left
+    out.
     """
     case = first.case
     problem = first.problem
@@ -66,7 +67,8 @@ def in_double_precision(first: Run) -> Iterator[str]:
     scale = objective(problem, 0 * alpha)[0]
     tolerance = 16 * spread + 64 * np.finfo(np.float32).eps * scale
     if spread <= 1e-3 * scale and not abs(found - expected) <= tolerance:
-        yield f"precision: f is {found!r}; float64 on dense rows has {expected!r} +- {tolerance:.1e}"
+        expectation = f"{expected!r} +- {tolerance:.1e}"
+        yield f"precision: f is {found!r}; float64 on dense rows has {expectation}"
 
 
 def _perturbed(problem: Problem, seed: int) -> Problem:

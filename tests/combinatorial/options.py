@@ -1,7 +1,7 @@
 """The axes of the combinatorial tests, and which values go together.
 
-Given the method and the loss, the other axes are independent of one another, so that the valid cases
-are a union of products.
+Given the method and the loss, the other axes are independent of one another, so that the valid
+cases are a union of products.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ def objectives(run: Run) -> Iterator[str]:
         expected, rounding = objective(run.problem, alpha, np.finfo(run.case.precision).eps)
         found = run.result.history["objective"][number]
         if not abs(found - expected) <= rounding:
-            yield f"objective: row {number} is {found!r}; the oracle has {expected!r} +- {rounding:.1e}"
+            expectation = f"{expected!r} +- {rounding:.1e}"
+            yield f"objective: row {number} is {found!r}; the oracle has {expectation}"
 
 
 def objective(problem: Problem, alpha: np.ndarray, eps: float = 0.0) -> tuple[float, float]:
@@ -201,7 +202,8 @@ def messages(run: Run) -> Iterator[str]:
         ]
         expected = [0, *np.cumsum(steps).tolist()]
         if run.result.history[column].tolist() != expected:
-            yield f"bytes: {column} is {run.result.history[column].tolist()}; the oracle has {expected}"
+            found = run.result.history[column].tolist()
+            yield f"bytes: {column} is {found}; the oracle has {expected}"
         allowed = most_bytes(run)[direction == "up"] * cohort_size(run.case)
         largest = max(steps if run.opening is None else steps[-1:])
         if largest > allowed:
@@ -290,7 +292,7 @@ def types(run: Run) -> Iterator[str]:
 
 
 def cohorts(run: Run) -> Iterator[str]:
-    """Every exchange of a round runs the same cohort, of the right size, with the weights p_i over it."""
+    """Every exchange of a round runs the same cohort, with the weights p_i over it."""
     size = cohort_size(run.case)
     shares = run.problem.shares
     for recorder in run.recorders:
@@ -303,13 +305,13 @@ def cohorts(run: Run) -> Iterator[str]:
             ):
                 yield f"cohort: an exchange of round {exchange.round} ran the clients {client_ids}"
             total = math.fsum(shares[client_ids])
-            expected = (
-                shares[client_ids] / total if total > 0 else []
-            )  # no client with a weight: the round ends
+            # Without a client with a weight the round ends.
+            expected = shares[client_ids] / total if total > 0 else []
             if len(exchange.weights) != len(expected) or not np.allclose(
                 exchange.weights, expected, rtol=1e-14, atol=0
             ):
-                yield f"weights: {exchange.weights} for the clients {client_ids}; expected {expected}"
+                found = f"{exchange.weights} for the clients {client_ids}"
+                yield f"weights: {found}; expected {expected}"
     if set(run.result.history["clients"][1:]) != {size}:
         yield f"cohort: the column clients is {run.result.history['clients']}; expected {size}"
 
@@ -332,7 +334,8 @@ def best(run: Run) -> Iterator[str]:
     found = run.result.best
     row = int(np.nanargmin(column))
     if (found.value, found.round) != (column[row], run.result.history["round"][row]):
-        yield f"best: {found.value!r} in round {found.round}; the history has {column[row]!r} in row {row}"
+        expectation = f"{column[row]!r} in row {row}"
+        yield f"best: {found.value!r} in round {found.round}; the history has {expectation}"
     if not np.array_equal(found.coefficients, _coefficients(run)[row]):
         yield f"best: the model of round {found.round} is not that of the record"
 

@@ -143,7 +143,7 @@ def _targets(loss: str, z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _inseparable(A: np.ndarray, y: np.ndarray, labels) -> tuple[np.ndarray, np.ndarray]:
-    """Repeat eight rows under every label, so that no direction separates and the minimiser is unique."""
+    """Repeat eight rows under every label, so that no direction separates the labels."""
     rows = A[:N_FEATURES]
     repeated = np.repeat(np.array(labels, dtype=y.dtype), len(rows))
     return np.vstack([A, *[rows] * len(labels)]), np.concatenate([y, repeated])

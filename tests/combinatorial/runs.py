@@ -50,7 +50,7 @@ def cohort_size(case: Case) -> int:
 
 
 def batch_size(case: Case, problem: Problem) -> int | None:
-    """Return the rows of a minibatch; "smallest" is the full batch for the smallest client alone."""
+    """Return the size of a minibatch; "smallest" is a full batch for the smallest client."""
     smallest = min(len(A) for A in problem.As)
     return {"full": None, "some": max(1, smallest // 2), "smallest": smallest}[case.batch]
 

@@ -1,4 +1,4 @@
-"""Every kind of run against the oracle: a covering array, or a large sample (`make test-combinatorial`)."""
+"""Every kind of run against the oracle: a covering array, or a sample (`make test-combinatorial`)."""
 
 import os
 from itertools import combinations
@@ -73,7 +73,7 @@ UNITS_OF_COLUMNS = np.array([1, 1e-4, 1, 1e6, 1e-6, 1e3, 1, 1e-3])
 
 
 def methods_on_all_columns(loss):
-    """Yield methods that minimise on a support of all columns, and reach the same point in any units."""
+    """Yield methods that minimise on all columns, and reach the same point in any units."""
     for solver in (fgmp.Newton(steps=4), fgmp.Exact()):
         yield fgmp.FedGradMP(N_FEATURES, local_iterations=1, solver=solver)
     exact = [fgmp.NewtonOnSupport()] if loss in ("squared", "summed") else []

@@ -60,7 +60,7 @@ def one_more(chosen):
 
 
 NO_BALL = (StandardBasis, "into_ball", lambda into: lambda self, model, radius: model)
-# What is replaced (owner, name, replacement of what was there), in which case, and what is reported.
+# What is replaced (owner, name, by what), in which case, and under which name it is reported.
 FAULTS = [
     (
         (SquaredLoss, "values", lambda exact: lambda self, z, y: 1.01 * exact(self, z, y)),
