@@ -109,8 +109,8 @@ def test_noise_is_the_least_that_keeps_to_the_budget():
 def test_noise_of_an_exchange_has_the_deviation_of_its_clip(exchange, clip):
     """Updates are clipped to it, and 20,000 entries are normal with z 2 C / L."""
     mechanism = calibrated_noise(fgmp.GaussianNoise(1.0, (3.0, 5.0)), 7.0, 40).privacy
-    clipped = mechanism.clipped(np.array([3.0, -4.0]), exchange)
-    np.testing.assert_allclose(clipped, clip / 5 * np.array([3.0, -4.0]))
+    clipped = mechanism.clipped(np.array([30.0, -40.0]), exchange)
+    np.testing.assert_allclose(clipped, clip * np.array([0.6, -0.8]))
     noise = mechanism.noise_on_sum(20_000, 10, 1, exchange)
     assert kstest(noise / (7.0 * 2 * clip / 10), "norm").pvalue > 1e-4
 
