@@ -9,8 +9,8 @@ NB ?=
 PLAY ?=
 # Options for `make lab`, such as --allow-root or --port 9999.
 LAB ?=
-# How many kinds of runs `make test-matrix` draws from the 15 million.
-MATRIX ?= 40000
+# How many kinds of runs `make test-combinatorial` draws from the 15 million.
+CASES ?= 40000
 # Kernels for `make test-kernels`, by name (Haswell, Sandybridge, SkylakeX, Zen, oldest, plain, shaken-1, shaken-2); all if empty.
 KERNELS ?=
 # Benchmarks for `make bench`, by name, and options such as --resume; all if empty.
@@ -41,10 +41,10 @@ ifdef FGMP_DATA
 export FGMP_DATA := $(abspath $(FGMP_DATA))
 endif
 
-.PHONY: help reproduce test structure dist test-flower test-matrix test-kernels soak mutants lab plays audit refresh paper site test-site bench bench-full clean
+.PHONY: help reproduce test structure dist test-flower test-combinatorial test-kernels soak mutants lab plays audit refresh paper site test-site bench bench-full clean
 
 help:  ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' Makefile
 
 reproduce: .venv/installed  ## run all notebooks into build/notebooks and list the claims
 	cd notebooks && $(BOOK) run $(NB)
@@ -66,8 +66,8 @@ test-flower: .venv/engine  ## every test of federation on Flower, and the notebo
 	$(BIN)/python -m pytest \
 	  --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg $(FLOWER_NOTEBOOKS)
 
-test-matrix: .venv/tests  ## recount a large sample of all kinds of runs, about 15 minutes on two cores (MATRIX=number)
-	FGMP_MATRIX=$(MATRIX) $(BIN)/python -m pytest -n 2 -q tests/matrix
+test-combinatorial: .venv/tests  ## compare a large sample of all kinds of runs with the oracle, about 15 minutes on two cores (CASES=number)
+	FGMP_COMBINATORIAL=$(CASES) $(BIN)/python -m pytest -n 2 -q tests/combinatorial
 
 test-kernels: .venv/tests  ## compare the notebooks under other processors' BLAS kernels, with the oldest NumPy, without Numba, and on data with their last bits shaken (KERNELS=names)
 	$(BIN)/python tools/kernels.py $(KERNELS)

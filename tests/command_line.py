@@ -1,4 +1,4 @@
-"""The command line of fgmp in this process: what it printed, and how it ended."""
+"""Run the command line of fgmp in this process."""
 
 import io
 from contextlib import redirect_stderr, redirect_stdout
@@ -9,6 +9,8 @@ from fgmp.cli import main
 
 
 class Done(NamedTuple):
+    """What a command printed, and how it ended."""
+
     exit_code: int
     stdout: str
     stderr: str

@@ -1,4 +1,4 @@
-"""Settings for all tests: one BLAS thread, and property tests that do not depend on the speed of the machine."""
+"""Settings of all tests: one BLAS thread, and property tests without deadlines."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ os.environ.setdefault("MPLBACKEND", "agg")
 # The last digits of a sum depend on the number of threads.
 threadpool_limits(1)
 
-# The fixture `backend` is one context for all examples of a test, as it is meant.
+# The fixture `backend` is one context for all examples of a test, as intended.
 settings.register_profile(
     "fgmp",
     deadline=None,
@@ -28,16 +28,16 @@ settings.load_profile("fgmp")
 
 
 def pytest_configure(config) -> None:
-    """Ctrl-C interrupts, although a shell that started pytest in the background has it ignored.
+    """Restore Ctrl-C, which a shell ignores for processes in the background, and compile kernels.
 
-    What several processes are about to test is compiled before they start, or each of them would.
+    Several processes would otherwise compile the same kernels at the same time.
     """
     if (
         getattr(config.option, "numprocesses", None)
         and not hasattr(config, "workerinput")
         and find_spec("numba")
     ):
-        compile_loops()
+        compile_kernels()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -51,11 +51,12 @@ def backend(request):
         yield request.param
 
 
-def compile_loops() -> None:
-    """Call the compiled loops once for the types that most tests have; they stay on disk."""
-    rng, steps = np.random.default_rng(0), {"learning_rate": 0.1, "local_iterations": 20}
-    for kind in (np.float32, np.float64):
-        A = rng.standard_normal((100, 700)).astype(kind)
+def compile_kernels() -> None:
+    """Call the compiled kernels once for the types that most tests have; they stay on disk."""
+    rng = np.random.default_rng(0)
+    steps = {"learning_rate": 0.1, "local_iterations": 20}
+    for dtype in (np.float32, np.float64):
+        A = rng.standard_normal((100, 700)).astype(dtype)
         numbers = fgmp.Federation.from_arrays([A], [A[:, 0]])
         labels = fgmp.Federation.from_arrays([A], [rng.integers(0, 3, 100)], fgmp.SoftmaxLoss(3))
         for method in (fgmp.FedGradMP(3), fgmp.FedIterHT(sparsity=3, **steps)):

@@ -1,4 +1,4 @@
-"""Every argument of the theory, and every field and parameter, that cannot be is refused by its name."""
+"""Invalid arguments of the theory, fields and parameters are refused by name."""
 
 import inspect
 import re
@@ -7,13 +7,12 @@ from operator import attrgetter
 
 import numpy as np
 import pytest
+from cases import SERIALIZABLE
 from sklearn.base import clone
-from test_wire import THINGS
 
 import fgmp
 from fgmp import theory
 from fgmp.datasets import make_sensing
-from fgmp.dictionaries import StandardBasis
 
 FED = fgmp.make_sparse_regression(2, 6, 4, 1, rng=0)
 ROWS = FED.clients[0].features
@@ -61,7 +60,8 @@ def called(name, given):
 
 
 @pytest.mark.parametrize("name", VALID)
-def test_what_cannot_be_is_named(name):
+def test_invalid_argument_of_theory_is_refused_by_name(name):
+    """nan, text and negative numbers are refused, and the message begins with the argument."""
     called(name, VALID[name])
     for argument in VALID[name]:
         for wrong in (np.nan, "x", -1.0)[: 2 if argument in ANY_SIGN else 3]:
@@ -119,18 +119,26 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("words", WHOLE)
-def test_what_was_expected_is_said(words):
+def test_message_of_invalid_argument_says_what_was_expected(words):
+    """The whole message, word for word."""
     for name, changed in WHOLE[words]:
         with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
             called(name, VALID[name] | changed)
 
 
-MADE = [thing for thing in THINGS if not isinstance(thing, fgmp.Dictionary | StandardBasis)]
-MADE += [fgmp.History(every=2), fgmp.GaussianNoise(1.0, 1.0), fgmp.DropOut(probability=0.1)]
+# The fields of dictionaries are arrays, which test_bad_input has.
+WITH_FIELDS = [(name, make) for name, make in SERIALIZABLE if not isinstance(make(), fgmp.Atoms)]
+WITH_FIELDS += [
+    ("History", lambda: fgmp.History(every=2)),
+    ("GaussianNoise", lambda: fgmp.GaussianNoise(1.0, 1.0)),
+    ("DropOut", lambda: fgmp.DropOut(probability=0.1)),
+]
 
 
-@pytest.mark.parametrize("thing", MADE, ids=lambda thing: type(thing).__name__)
-def test_a_field_that_cannot_be_is_named(thing):
+@pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in WITH_FIELDS])
+def test_invalid_field_is_refused_by_name(make):
+    """Every field of every public dataclass, whatever the other fields are."""
+    thing = make()
     for field in fields(thing):
         whole = type(getattr(thing, field.name)) is int
         for wrong in (
@@ -143,7 +151,8 @@ def test_a_field_that_cannot_be_is_named(thing):
 @pytest.mark.parametrize(
     "estimator", [fgmp.FedGradMPRegressor("cv"), fgmp.FedGradMPClassifier("cv")]
 )
-def test_a_parameter_of_an_estimator_that_cannot_be_is_named(estimator):
+def test_invalid_parameter_of_an_estimator_is_refused_by_name(estimator):
+    """Every parameter but those that scikit-learn checks."""
     X = np.random.default_rng(0).standard_normal((20, 4))
     for name in set(estimator.get_params()) - {
         "random_state",
@@ -154,6 +163,7 @@ def test_a_parameter_of_an_estimator_that_cannot_be_is_named(estimator):
                 clone(estimator).set_params(**{name: wrong}).fit(X, np.sign(X[:, 0]))
 
 
-def test_every_function_is_here():
+def test_every_function_of_theory_is_among_the_cases():
+    """A function that is added later is tried too."""
     functions = {name for name in theory.__all__ if inspect.isfunction(getattr(theory, name))}
     assert functions <= set(VALID)

@@ -1,4 +1,4 @@
-"""What does not fit is refused at the door, in one line that names the argument, what came and what was expected.
+"""Bad input is refused at the entry points, in one line: argument, what came, what was expected.
 
 No error, warning or repr shows rows: all values and names of these data are marked, and looked for.
 """
@@ -25,8 +25,12 @@ pytestmark = pytest.mark.usefixtures("backend")
 
 MARKED = re.compile(r"4\.?32|Smith")  # 4321.5, 4.32e+03, and names
 rng = np.random.default_rng(0)
-AS, YS = [4321 + rng.random((8, 5)) for _ in range(3)], [4321 + rng.random(8) for _ in range(3)]
-X, Y, SIGNS, NAMES = AS[0], YS[0], np.tile([-1.0, 1], 4), ["Smith", "Smithson"] * 4
+AS = [4321 + rng.random((8, 5)) for _ in range(3)]
+YS = [4321 + rng.random(8) for _ in range(3)]
+X = AS[0]
+Y = YS[0]
+SIGNS = np.tile([-1.0, 1], 4)
+NAMES = ["Smith", "Smithson"] * 4
 BEYOND = sparse.csr_array(np.eye(8, 5))
 BEYOND.indices[1] = 7
 FED = fgmp.Federation.from_arrays(AS, YS)
@@ -36,12 +40,13 @@ TIMES = np.datetime64("4321-01-01T00:00:00") + np.arange(8) * np.timedelta64(1, 
 NULLABLE = pd.array([None, *[True, False] * 3, True], dtype="boolean")
 METHOD = fgmp.FedGradMP(2)
 CLASSIFIER = fgmp.FedGradMPClassifier
-NOISE, WIDE = fgmp.GaussianNoise(1.0, 1.0, 0.1), fgmp.gaussian_dictionary(5, 99, rng=0)
+NOISE = fgmp.GaussianNoise(1.0, 1.0, 0.1)
+WIDE = fgmp.gaussian_dictionary(5, 99, rng=0)
 
 
-def changed(array, place, value):
+def changed(array, index, value):
     array = np.array(array, dtype=object if isinstance(value, str) else None)
-    array[place] = value
+    array[index] = value
     return array
 
 
@@ -431,7 +436,7 @@ RUNS = {
     ),
 }
 
-DOORS = {
+ENTRY_POINTS = {
     "a federation": FEDERATIONS,
     "a method or estimator": METHODS,
     "a fit": ESTIMATORS,
@@ -441,14 +446,17 @@ DOORS = {
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 @pytest.mark.parametrize(
-    ("door", "message"), [(door, message) for door, rows in DOORS.items() for message in rows]
+    ("entry_point", "message"),
+    [(entry_point, message) for entry_point, rows in ENTRY_POINTS.items() for message in rows],
 )
-def test_bad_input_is_refused_by_name_and_shows_no_data(door, message):
+def test_bad_input_is_refused_by_name_without_showing_data(entry_point, message):
+    """One line names the argument, what came and what was expected."""
     with pytest.raises(ValueError, match=message) as found:
-        DOORS[door][message]()
+        ENTRY_POINTS[entry_point][message]()
     words = str(found.value)
-    assert not MARKED.search(words) and len(words.splitlines()[0]) < 300
-    if door != "a fit":  # what is said of groups and tables is in scikit-learn's own style
+    assert not MARKED.search(words)
+    assert len(words.splitlines()[0]) < 300
+    if entry_point != "a fit":  # messages about tables are in the style of scikit-learn
         assert "expected" in words
 
 
@@ -470,15 +478,19 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_a_repr_is_short_and_shows_no_data(name):
+def test_repr_is_short_and_shows_no_data(name):
+    """Representations have shapes and counts, and no rows."""
     text = re.sub(r" at 0x\w+", "", repr(SHOWN[name]))  # an address may hold any digits
-    assert not MARKED.search(text) and len(text) < 600
+    assert not MARKED.search(text)
+    assert len(text) < 600
 
 
 def test_warnings_show_no_data():
+    """Advice has counts, and no rows."""
     few = arrays([A[:4] for A in AS], [y[:4] for y in YS])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run(fgmp.FedGradMP(4), few, 2)
         run(METHOD, LABELLED, 2)
-    assert caught and not any(MARKED.search(str(warning.message)) for warning in caught)
+    assert caught
+    assert not any(MARKED.search(str(warning.message)) for warning in caught)

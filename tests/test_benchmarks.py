@@ -1,4 +1,4 @@
-"""The benchmarks compute what they should; how long it takes is not tested."""
+"""The benchmarks compute what they should; no test measures time."""
 
 import numpy as np
 import run
@@ -9,7 +9,8 @@ import fgmp
 from fgmp.sparse_model import SparseModel
 
 
-def test_the_textbook_rounds_are_simulate_s():
+def test_textbook_rounds_agree_with_simulate():
+    """The baseline of the benchmark has the iterates of the package."""
     federation = fgmp.make_sparse_regression(4, 40, 60, 3, rng=0)
     data = [(np.ascontiguousarray(c.features), c.targets) for c in federation.clients]
     rng = np.random.default_rng(0)
@@ -21,9 +22,11 @@ def test_the_textbook_rounds_are_simulate_s():
     np.testing.assert_allclose(objectives, result.history["objective"][1:], rtol=1e-6, atol=1e-14)
 
 
-def test_the_textbook_pursuit_on_images_is_the_library_s():
+def test_textbook_pursuit_on_images_agrees_with_client_update():
+    """The softmax baseline ends at the same sparse model."""
     rng = np.random.default_rng(0)
-    X, labels = rng.random((30, 40), dtype=np.float32), rng.integers(0, 4, 30)
+    X = rng.random((30, 40), dtype=np.float32)
+    labels = rng.integers(0, 4, 30)
     client = fgmp.Federation.from_arrays([X], [labels], fgmp.SoftmaxLoss(4)).clients[0]
     w = np.where(np.arange(40)[:, None] % 8 == np.arange(4), np.float32(0.1), np.float32(0))
     method = fgmp.FedGradMP(5, local_iterations=3, solver=fgmp.SGD(steps=2, learning_rate=0.3))
@@ -32,5 +35,6 @@ def test_the_textbook_pursuit_on_images_is_the_library_s():
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
-def test_a_quick_benchmark_runs_through():
+def test_quick_benchmark_has_values():
+    """A benchmark at its smallest scale runs."""
     assert all(row.values for row in run.BENCHMARKS["precision"](Scale("quick")).rows)

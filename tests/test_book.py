@@ -1,4 +1,4 @@
-"""What the notebooks share: verdicts and their words, the ledger, runs and sweeps."""
+"""What the notebooks share: claims and their verdicts, runs, sweeps and plays."""
 
 import csv
 import dataclasses
@@ -37,7 +37,8 @@ claim("words", "w", "a few words", alpha < 2, source="paper, Figure 1, line 2", 
 """
 
 
-def said(capsys, *arguments, **options):
+def shown_claim(capsys, *arguments, **options):
+    """Return the line that a claim shows."""
     claim("a.b-1", "in words", *arguments, **{"source": "ours", "expected": "1"} | options)
     return capsys.readouterr().out.strip()
 
@@ -53,8 +54,9 @@ def said(capsys, *arguments, **options):
         ("errata, Lemma 3", "misprint", "misprint"),
     ],
 )
-def test_a_verdict_counts_the_answers_or_is_named(source, holds, verdict, capsys):
-    assert said(capsys, 1, holds, source=source) == f"[{verdict}] a.b-1: 1"
+def test_verdict_of_a_claim_counts_its_answers(source, holds, verdict, capsys):
+    """Or it is the one that is named."""
+    assert shown_claim(capsys, 1, holds, source=source) == f"[{verdict}] a.b-1: 1"
 
 
 @pytest.mark.parametrize(
@@ -69,9 +71,10 @@ def test_a_verdict_counts_the_answers_or_is_named(source, holds, verdict, capsys
         ({"source": "Figure 3"}, "source of a.b-1 is 'Figure 3'; expected"),
     ],
 )
-def test_a_claim_that_says_nothing_is_refused(given, words, capsys):
+def test_claim_without_a_verdict_is_refused(given, words, capsys):
+    """A wrong answer, a number that is none and an unknown source are named."""
     with pytest.raises(ValueError, match=words):
-        said(capsys, **{"measured": 1, "holds": True} | given)
+        shown_claim(capsys, **{"measured": 1, "holds": True} | given)
 
 
 @pytest.mark.parametrize(
@@ -90,13 +93,15 @@ def test_a_claim_that_says_nothing_is_refused(given, words, capsys):
         ("a few words", {"unit": "in all"}, "a few words in all", None),
     ],
 )
-def test_what_was_measured_is_said_in_one_line(measured, options, line, full, capsys):
-    assert said(capsys, measured, True, **options) == f"[holds] a.b-1: {line}"
+def test_measured_values_are_shown_in_one_line(measured, options, line, full, capsys):
+    """Medians and ranges over seeds have three significant digits."""
+    assert shown_claim(capsys, measured, True, **options) == f"[holds] a.b-1: {line}"
     unit = f" {options.pop('unit')}" if "unit" in options else ""
     assert claims.shown(claims.plain(measured), unit, **options) == (full or line)
 
 
-def test_the_ledger_is_that_of_the_records_and_the_records_those_of_the_notebooks():
+def test_claims_are_those_of_the_records_and_the_notebooks():
+    """CLAIMS.md, the records and the outputs of the notebooks agree."""
     found = ledger.records()
     assert (ROOT / "CLAIMS.md").read_text() == ledger.page(found), "make refresh writes it"
     assert (ledger.RESULTS / "claims.csv").read_text() == ledger.table(found), (
@@ -165,14 +170,14 @@ def test_a_row_whose_record_changed_sides_or_words_stops_the_page():
         overview.number_of(dataclasses.replace(row, pick="none"), find("x"))
 
 
-def test_a_sweep_leaves_a_table_goes_on_from_there_and_refuses_a_name_that_is_not_there(
-    tmp_path, monkeypatch
-):
+def test_sweep_writes_a_table_and_resumes_from_it(tmp_path, monkeypatch):
+    """A point that failed is reported, a finished one does not run again, and names are checked."""
     monkeypatch.setenv("PYTHONPATH", f"{pairs.NOTEBOOKS}:{ROOT}")
     toy = tmp_path / "03_toy.py"
     toy.write_text(TOY)
     running.command(toy, toy.with_suffix(".ipynb"), {}, alone=True)
-    reports, out = [], tmp_path / "out"
+    reports = []
+    out = tmp_path / "out"
     points = [{"several": 2} | point for point in running.grid(["alpha=0.5,3,1e1"])]
     assert running.sweep(toy, points, out, jobs=2, report=reports.append) == 2
     assert [report.split()[0] for report in reports] == ["done", "done", "FAILED"]
@@ -190,37 +195,34 @@ def test_a_sweep_leaves_a_table_goes_on_from_there_and_refuses_a_name_that_is_no
     ]
     assert (rows[2]["median"], rows[2]["min"], rows[2]["values"]) == ("4.5", "3.0", "3 6")
     done = sorted(out.glob("*[!d].ipynb"))
-    assert (
-        running.sweep(toy, points[:2], out, report=reports.append) == 2 and len(reports) == 3
-    )  # nothing ran
+    # The finished points do not run again.
+    assert running.sweep(toy, points[:2], out, report=reports.append) == 2
+    assert len(reports) == 3
     record = pairs.parameters(pairs.read(done[0]))
-    assert record["several"] == 2 and record["alpha"] in (0.5, 3)
+    assert record["several"] == 2
+    assert record["alpha"] in (0.5, 3)
     with pytest.raises(ValueError, match="^03_toy has no parameter alhpa; it has: alpha, several$"):
         running.sweep(toy, [{"alhpa": 1}], tmp_path / "never")
 
 
-def test_a_bound_beside_errors_by_hand():
+def test_bound_beside_errors_is_that_by_hand():
+    """Whether a bound holds, whether it says anything, and by which factors."""
     runs = [
         ([4.0, 1.0, 0.0], [5.0, 2.0, 1.0]),
         ([4.0, 3.0, 2.0], [5.0, 2.0, 2.0]),
         ([4.0, 1.0, 1.0], [9.0, 9.0, 4.0]),
     ]
     beside = BoundBesideError.of(runs, exact=0.5)
-    assert beside.holds.tolist() == [
-        True,
-        False,
-        True,
-    ]  # the second run exceeds its bound in round 1
-    assert beside.useful.tolist() == [
-        True,
-        False,
-        False,
-    ]  # the third bound ends at the zero model's error
+    # The second run exceeds its bound in round 1.
+    assert beside.holds.tolist() == [True, False, True]
+    # The third bound ends at the error of the zero model.
+    assert beside.useful.tolist() == [True, False, False]
     np.testing.assert_array_equal(beside.factors["bound over zero model"], [0.25, 0.5, 1.0])
     np.testing.assert_array_equal(beside.factors["over squared error"], [2.0, 1.0, 4.0])
 
 
-def test_a_bound_that_is_infinite_promises_nothing():
+def test_infinite_bound_neither_holds_nor_is_useful():
+    """Nor does one beside an error that is no number."""
     beside = BoundBesideError.of(
         [([4.0, 1.0], [5.0, np.inf]), ([4.0, np.nan], [5.0, 2.0]), ([4.0, 1.0], [5.0, 2.0])]
     )
@@ -242,7 +244,8 @@ def test_a_bound_that_is_infinite_promises_nothing():
         ([3], int | list[int] | None),
     ],
 )
-def test_a_parameter_of_its_type_passes(value, kind):
+def test_parameter_of_its_type_passes(value, kind):
+    """Whole numbers are numbers, and options have several types."""
     book.check_types({"rounds": value}, {kind: "rounds"})
 
 
@@ -263,7 +266,8 @@ def test_a_parameter_of_its_type_passes(value, kind):
         ("x\n" * 100, int, r"rounds='x\\n.{40,60}\.\.\.: expected a whole number$"),
     ],
 )
-def test_a_parameter_of_another_type_is_named_in_one_line(value, kind, words):
+def test_parameter_of_another_type_is_named_in_one_line(value, kind, words):
+    """The message has the name, the value, and the type that was expected."""
     with pytest.raises(TypeError, match=words) as caught:
         book.check_types(
             {"n": 1, "rounds": value},
@@ -276,9 +280,9 @@ def command_line(*arguments):
     """The error that a call of `python -m book` raises before it runs anything."""
     with pytest.raises(ValueError) as caught:
         main(list(arguments), standalone_mode=False)
-    said = str(caught.value)
-    assert "\n" not in said
-    return said
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
 
 
 @pytest.fixture
@@ -332,8 +336,10 @@ def nothing_runs(monkeypatch):
         (["plays", "99"], "there is no notebook 99; expected one of"),
     ],
 )
-def test_options_that_cannot_be_meant_stop_before_anything_runs(arguments, words, nothing_runs):
-    assert command_line(*arguments).startswith(words) and not nothing_runs
+def test_invalid_option_stops_before_anything_runs(arguments, words, nothing_runs):
+    """The message names the option, and no notebook is executed."""
+    assert command_line(*arguments).startswith(words)
+    assert not nothing_runs
 
 
 @pytest.mark.parametrize(
@@ -364,20 +370,21 @@ def test_options_that_cannot_be_meant_stop_before_anything_runs(arguments, words
         ('"04": {n_features: [4}\n', [], " is no YAML: expected ',' or ']'"),
     ],
 )
-def test_a_file_of_parameters_that_cannot_be_meant_is_refused(
-    text, arguments, words, tmp_path, nothing_runs
-):
+def test_invalid_file_of_parameters_is_refused(text, arguments, words, tmp_path, nothing_runs):
+    """The message names the file and the entry, and no notebook is executed."""
     (tmp_path / "mine.yaml").write_text(text)
-    said = command_line("run", "--parameters", str(tmp_path / "mine.yaml"), *arguments)
-    assert said.removeprefix(str(tmp_path / "mine.yaml")).startswith(words) and not nothing_runs
+    message = command_line("run", "--parameters", str(tmp_path / "mine.yaml"), *arguments)
+    assert message.removeprefix(str(tmp_path / "mine.yaml")).startswith(words)
+    assert not nothing_runs
 
 
 @pytest.mark.parametrize(
     "name", ['"04"', "04", "04_restricted_convexity", "04_restricted_convexity.ipynb"]
 )
-def test_a_file_of_parameters_names_notebooks_as_every_command_does(
+def test_file_of_parameters_names_notebooks_as_commands_do(
     name, tmp_path, monkeypatch, nothing_runs
 ):
+    """By number or by name; numbers in the style of 1e1 are whole numbers."""
     monkeypatch.setattr(book_main, "BUILD", tmp_path)
     (tmp_path / "mine.yaml").write_text(f"{name}: {{n_features: 4, sparsity: 1, n_seeds: 3}}\n")
     with pytest.raises(SystemExit):
@@ -386,7 +393,8 @@ def test_a_file_of_parameters_names_notebooks_as_every_command_does(
             standalone_mode=False,
         )
     [(source, _, values)] = nothing_runs
-    assert source.stem == "04_restricted_convexity" and values == {
+    assert source.stem == "04_restricted_convexity"
+    assert values == {
         "n_features": 4,
         "sparsity": 1,
         "n_seeds": 10,
@@ -403,14 +411,16 @@ running.sweep(Path(sys.argv[1]), [{"alpha": a} for a in (1, 2, 3, 4)], Path(sys.
 """
 
 
-def test_an_interrupted_sweep_marks_the_points_that_began_and_no_others(tmp_path):
+def test_interrupted_sweep_marks_the_points_that_began(tmp_path):
+    """Ctrl-C leaves a finished point, a failed one, and nothing of the others."""
     waits = TOY.replace(
         "from book import claim",
         "import time\nfrom pathlib import Path\n\nfrom book import claim",
         1,
     )
     waits += '\n# %%\nPath("began").write_text(str(alpha))\ntime.sleep(60 * (alpha > 1))\n'
-    toy, out = tmp_path / "03_toy.py", tmp_path / "out"
+    toy = tmp_path / "03_toy.py"
+    out = tmp_path / "out"
     toy.write_text(waits)
     environment = os.environ | {"PYTHONPATH": f"{pairs.NOTEBOOKS}:{ROOT}"}
     running.command(toy, toy.with_suffix(".ipynb"), {}, alone=True)
@@ -423,18 +433,20 @@ def test_an_interrupted_sweep_marks_the_points_that_began_and_no_others(tmp_path
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
     process.communicate()
-    keys = [running.key(toy, {"alpha": a}) for a in (1, 2)]
+    hashes = [running.key(toy, {"alpha": a}) for a in (1, 2)]
     assert sorted(path.name for path in out.iterdir()) == sorted(
-        [f"{keys[0]}.ipynb", f"{keys[1]}.failed.ipynb"]
+        [f"{hashes[0]}.ipynb", f"{hashes[1]}.failed.ipynb"]
     )
 
 
-def test_the_plays_of_a_notebook_are_read_from_its_text():
+def test_plays_are_read_from_the_text_of_a_notebook():
+    """Parameters, quoted lines and the folded answer."""
     first, second, third = plays.plays_of(pairs.find("00"))
     assert (first.name, first.parameters) == ("00_start_here-play-1", {"sparsity": 7})
     assert (second.parameters, third.parameters) == ({"alpha": 0}, {"n_clients": 5})
     assert first.lines == ("[does not hold] start-together: 1.14 (0.631 to 1.71, 10 seeds)",)
-    assert first.answer.startswith("It fails.") and "```" not in first.answer
+    assert first.answer.startswith("It fails.")
+    assert "```" not in first.answer
     [shared, *_] = plays.plays_of(pairs.find("11"))
     assert shared.parameters == {"n_costly_seeds": 2, "long_rounds": 40, "heterogeneity": 0}
 
@@ -459,11 +471,13 @@ def test_the_plays_of_a_notebook_are_read_from_its_text():
         ("inf promised", "3.2 promised", False),
     ],
 )
-def test_a_quoted_line_is_that_of_the_run_but_for_one_in_the_last_digit(quoted, printed, same):
+def test_quoted_line_agrees_up_to_one_in_the_last_digit(quoted, printed, same):
+    """Numbers may be rounded, and words may not change."""
     assert plays.agrees(quoted, printed) is same
 
 
-def test_a_play_whose_run_prints_something_else_is_named_with_what_it_prints(tmp_path, monkeypatch):
+def test_play_with_another_output_is_named_with_that_output(tmp_path, monkeypatch):
+    """The report has the quoted line and the nearest one that the run prints."""
     monkeypatch.setenv("PYTHONPATH", f"{pairs.NOTEBOOKS}:{ROOT}")
     toy = tmp_path / "03_toy.py"
     answer = "<details><summary>What comes out</summary>\n#\n# 3 it is.\n#\n# ```text\n# {}\n# ```\n# </details>"
@@ -481,12 +495,14 @@ def test_a_play_whose_run_prints_something_else_is_named_with_what_it_prints(tmp
     assert list(running.run_all(tasks)) == [""]
     executed = pairs.read(tmp_path / "03_toy-play-1.ipynb")
     assert plays.difference(right, executed) == ""
-    promised, printed = (f"[holds in part] toy: {number} (2 to 4, 2 seeds)" for number in (5, 3))
+    promised = f"[holds in part] toy: {5} (2 to 4, 2 seeds)"
+    printed = f"[holds in part] toy: {3} (2 to 4, 2 seeds)"
     assert (
         plays.difference(wrong, executed) == f"the run does not print: {promised} (but: {printed})"
     )
     assert plays.difference(silent, executed).startswith("the answer quotes no line of its run")
-    assert plays.unsupported(right, []) == [] and plays.unsupported(silent, []) == []
+    assert plays.unsupported(right, []) == []
+    assert plays.unsupported(silent, []) == []
 
 
 def plays_after_writing(source):

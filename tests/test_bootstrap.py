@@ -1,4 +1,4 @@
-"""The bootstrap over groups and rows against weighted least squares, and what its plot shows."""
+"""The bootstrap over groups and rows, against weighted least squares, and its plot."""
 
 import pickle
 
@@ -6,20 +6,22 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from cases import classification_table, regression_table
 from sklearn.linear_model import LinearRegression
-from test_estimators import classification, regression
 
 import fgmp
 
 
 @pytest.mark.parametrize("over", ["groups", "rows"])
-def test_a_resample_is_a_weighted_fit(over):
-    X, y, groups = regression()
+def test_resample_is_a_fit_with_counts_as_weights(over):
+    """Groups or rows that are drawn several times have as much weight."""
+    X, y, groups = regression_table()
     least = int(np.bincount(groups).min())  # of which a resample has fewer
     model = fgmp.FedGradMPRegressor(12, cohort_size=6, min_rows=least, random_state=0).fit(
         X, y, groups
     )
-    found, rng = model.bootstrap(3, over=over, random_state=0), np.random.RandomState(0)
+    found = model.bootstrap(3, over=over, random_state=0)
+    rng = np.random.RandomState(0)
     for coef in found.coef:
         counts = (
             rng.multinomial(6, np.full(6, 1 / 6))[groups] if over == "groups" else np.empty(len(y))
@@ -31,47 +33,67 @@ def test_a_resample_is_a_weighted_fit(over):
         )
 
 
-def test_what_is_there_is_found_again_and_the_picture_has_its_names():
-    X, y, groups = classification(3)
+@pytest.fixture(scope="module")
+def genes():
+    """A bootstrap of a classifier that chose four of twelve named features."""
+    X, y, groups = classification_table(3)
     frame = pd.DataFrame(X, columns=[f"gene{j}" for j in range(12)])
     model = fgmp.FedGradMPClassifier("cv", sparsities=[4], n_folds=2).fit(frame, y, groups)
-    found = model.set_params(sparsities=[9]).bootstrap(
-        8, random_state=0
-    )  # which has settled on four
-    np.testing.assert_array_equal(found.inclusion[[0, 3, 7]], 1)
-    assert np.delete(
-        found.inclusion, [0, 3, 7]
-    ).max() < 1 and found.inclusion.sum() == pytest.approx(4)
-    bounds = [bound[2, 7] for bound in found.interval()]
-    np.testing.assert_allclose(bounds, np.quantile(found.coef[:, 2, 7], [0.025, 0.975]))
-    ax = found.plot(most=4)
+    # The resamples have the sparsity that was chosen, whatever the parameters are now.
+    return model.set_params(sparsities=[9]).bootstrap(8, random_state=0)
+
+
+def test_bootstrap_always_includes_true_features(genes):
+    """The fourth feature is another one in different resamples."""
+    np.testing.assert_array_equal(genes.inclusion[[0, 3, 7]], 1)
+    assert np.delete(genes.inclusion, [0, 3, 7]).max() < 1
+    assert genes.inclusion.sum() == pytest.approx(4)
+
+
+def test_interval_of_bootstrap_has_quantiles_of_coefficients(genes):
+    """By default it covers 95 %."""
+    bounds = [bound[2, 7] for bound in genes.interval()]
+    expected = np.quantile(genes.coef[:, 2, 7], [0.025, 0.975])
+    np.testing.assert_allclose(bounds, expected)
+
+
+def test_plot_of_bootstrap_has_names_and_shares_of_inclusion(genes):
+    """The features that are included most often."""
+    ax = genes.plot(most=4)
     assert {label.get_text() for label in ax.get_yticklabels()} > {"gene0", "gene3", "gene7"}
-    assert [bar.get_width() for bar in ax.patches] == sorted(found.inclusion)[-4:]
+    assert [bar.get_width() for bar in ax.patches] == sorted(genes.inclusion)[-4:]
     plt.close("all")
 
 
-def test_the_data_stay_behind_when_a_model_travels():
-    X, y, groups = regression()
+def test_pickled_model_has_no_rows():
+    """A bootstrap of it is refused."""
+    X, y, groups = regression_table()
     stored = pickle.dumps(fgmp.FedGradMPRegressor(3).fit(X, y, groups))
     assert len(stored) < 20_000 < X.nbytes
     with pytest.raises(ValueError, match="the model has no rows"):
         pickle.loads(stored).bootstrap(3)
 
 
-def test_a_draw_that_misses_a_class_is_drawn_again():
-    X, _, groups = regression()
-    labels = np.where(
-        groups < 5, "mid", "top"
-    )  # one class is in one group only, and many draws miss it
+def test_draw_that_misses_a_class_is_repeated():
+    """Many draws miss a class that one group has alone."""
+    X, _, groups = regression_table()
+    labels = np.where(groups < 5, "mid", "top")
     found = fgmp.FedGradMPClassifier(3).fit(X, labels, groups).bootstrap(5, random_state=0)
     assert np.isfinite(found.coef).all()
-    groups = np.arange(len(X)) % 20  # of which all are drawn with probability 20!/20^20
+
+
+def test_bootstrap_whose_draws_all_miss_a_class_is_an_error():
+    """All of twenty groups are drawn with probability 20!/20^20."""
+    X, _, _ = regression_table()
+    groups = np.arange(len(X)) % 20
+    model = fgmp.FedGradMPClassifier(1, rounds=1).fit(X, groups, groups)
     with pytest.raises(ValueError, match="100 draws in a row missed a class"):
-        fgmp.FedGradMPClassifier(1, rounds=1).fit(X, groups, groups).bootstrap(1, random_state=0)
+        model.bootstrap(1, random_state=0)
 
 
-def test_names_are_drawn_as_they_are():
-    X, y, groups = regression()
+def test_plot_shows_names_that_look_like_formulas():
+    """Dollar signs and backslashes in names are no formulas."""
+    X, y, groups = regression_table()
     names = ["Revenue (US$) per cost (US$)", "b$_$", r"c\d^2", *(f"x{j}" for j in range(9))]
     found = (
         fgmp.FedGradMPRegressor(12)
@@ -85,8 +107,9 @@ def test_names_are_drawn_as_they_are():
     plt.close("all")
 
 
-def test_a_private_model_does_not_spend_its_epsilon_again():
-    X, y, groups = regression(n_rows=1200)
+def test_bootstrap_of_a_private_model_is_refused():
+    """Every resample would spend its epsilon again."""
+    X, y, groups = regression_table(n_rows=1200)
     exact = dict(standardize=False, fit_intercept=False, polish=False)
     model = fgmp.FedGradMPRegressor(
         3, private=fgmp.GaussianNoise(50.0, 5.0), rounds=2, **exact

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matrix.runs import rewired
+from cases import with_exchanges
 from scipy import sparse
 
 import fgmp
@@ -223,7 +223,7 @@ def test_a_subclass_that_overrides_none_has_the_kernel(method_class, step, optio
 
 def test_an_exchange_with_a_function_of_its_own_runs_it():
     method = fgmp.FedAvg(**STEPS)
-    own = rewired(
+    own = with_exchanges(
         method,
         lambda index, exchange: exchange._replace(
             client_update=lambda client, w, rng: exchange.client_update(client, w, rng)

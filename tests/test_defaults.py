@@ -1,4 +1,4 @@
-"""What is safe by default: the local solvers that losses name, and a best model that is never worse than zero."""
+"""Defaults are safe: local solvers of losses, and a best model not worse than zero."""
 
 import warnings
 
@@ -16,27 +16,30 @@ from fgmp.sparse_model import SparseModel
 pytestmark = pytest.mark.usefixtures("backend")
 
 LOSSES = ("squared", "logistic", "softmax")
-KINDS = ("noisy", "separable", "one class a site", "all alike", "constant column")
+KINDS = ("noisy", "separable", "one class a client", "all alike", "constant column")
 
 
 @st.composite
 def federations(draw, losses=LOSSES):
-    """Few and unequal rows, features in odd units, sites that hold one label, rows that a model can separate."""
-    loss, kind = draw(st.sampled_from(losses)), draw(st.sampled_from(KINDS))
+    """Draw few and unequal rows, odd units, clients with one label, and separable rows."""
+    loss = draw(st.sampled_from(losses))
+    kind = draw(st.sampled_from(KINDS))
     sizes = draw(st.lists(st.integers(1, 12), min_size=1, max_size=6))
-    n_features, scale = draw(st.integers(2, 8)), 10.0 ** draw(st.integers(-3, 3))
+    n_features = draw(st.integers(2, 8))
+    scale = 10.0 ** draw(st.integers(-3, 3))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    As, ys = [], []
-    for site, size in enumerate(sizes):
+    As = []
+    ys = []
+    for index, size in enumerate(sizes):
         A = rng.standard_normal((size, n_features))
         if kind == "constant column":
             A[:, 0] = 1
         signal = A[:, :3] @ np.eye(min(3, n_features), 3) + (
             0 if kind == "separable" else rng.standard_normal((size, 3))
         )
-        if kind in ("one class a site", "all alike"):
+        if kind in ("one class a client", "all alike"):
             signal = np.tile(
-                np.eye(3)[site % 3 if kind == "one class a site" else 0] - 0.5, (size, 1)
+                np.eye(3)[index % 3 if kind == "one class a client" else 0] - 0.5, (size, 1)
             )
         As.append(scale * A)
         y = {
@@ -50,14 +53,15 @@ def federations(draw, losses=LOSSES):
 
 @limits(max_examples=200)
 @given(federations(), st.data())
-def test_no_default_ends_above_the_zero_model_and_none_rises_above_it_without_a_word(fed, data):
+def test_default_run_never_ends_above_the_zero_model(fed, data):
+    """Its best model is not above the zero model, and a last model that is causes a warning."""
     tau = data.draw(st.integers(1, fed.n_features))
     batch_size = data.draw(st.sampled_from([None, 1, 3]))
     batch_size = batch_size and min(batch_size, max(client.n_samples for client in fed.clients))
     method = fgmp.FedGradMP(
         tau, local_iterations=data.draw(st.integers(1, 4)), batch_size=batch_size
     )
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = fgmp.simulate(method, fed, data.draw(st.integers(0, 6)), rng=0)
     squares = sum(
@@ -67,16 +71,17 @@ def test_no_default_ends_above_the_zero_model_and_none_rises_above_it_without_a_
     assert fed.objective(result.best.x) <= zero * (1 + 2e-9)
     rounding = 1e-24 * zero  # of predictions, squared
     assert result.best.value == pytest.approx(fed.objective(result.best.x), rel=1e-9, abs=rounding)
-    spoke = [w for w in said if "result.best keeps that model" in str(w.message)]
-    assert len(spoke) <= 1
+    warned = [w for w in caught if "result.best keeps that model" in str(w.message)]
+    assert len(warned) <= 1
     if fed.objective(result.x) > zero * (1 + 1e-5):
-        assert spoke and "result.best" in str(spoke[0].message)
+        assert warned
+        assert "result.best" in str(warned[0].message)
 
 
 @limits(max_examples=100)
 @given(federations(("logistic", "softmax")), st.integers(0, 2**32 - 1))
-def test_a_damped_step_stays_in_the_sublevel_set(fed, seed):
-    """From any start, on any atoms, however saturated."""
+def test_damped_step_does_not_raise_the_objective(fed, seed):
+    """From any start, on any atoms, however saturated the loss is."""
     rng = np.random.default_rng(seed)
     client = fed.clients[0]
     size = int(np.prod(client.model_shape))
@@ -85,5 +90,6 @@ def test_a_damped_step_stays_in_the_sublevel_set(fed, seed):
         merged, 10.0 ** rng.integers(-3, 4) * rng.standard_normal(len(merged)), client.model_shape
     )
     end = minimise_on(merged, client, StandardBasis(), solver_for(fed.loss), start, rng)
-    before, after = client.objective(start), client.objective(end)
+    before = client.objective(start)
+    after = client.objective(end)
     assert after <= before * (1 + 1e-12)

@@ -11,7 +11,7 @@ from fgmp.dictionary_learning import fit_ksvd, ksvd
 
 
 def check_fit(frames, fit, n_atoms, sparsity):
-    """What must hold for every fit: a sound dictionary, sparse codes, errors that are true and never grow."""
+    """Check what holds for every fit: unit atoms, sparse codes, true errors that never grow."""
     atoms = fit.dictionary.atoms
     assert atoms.shape == (np.size(frames[0]), n_atoms)
     assert fit.codes.shape == (n_atoms, len(frames))
@@ -25,7 +25,7 @@ def check_fit(frames, fit, n_atoms, sparsity):
 
 
 def planted(n_frames, n_features, n_atoms, sparsity, seed):
-    """Frames that are combinations of `sparsity` of some random atoms."""
+    """Return frames that are combinations of `sparsity` of some random atoms, and the atoms."""
     rng = np.random.default_rng(seed)
     atoms = rng.standard_normal((n_features, n_atoms))
     atoms /= np.linalg.norm(atoms, axis=0)
@@ -38,8 +38,10 @@ def planted(n_frames, n_features, n_atoms, sparsity, seed):
 
 @settings(max_examples=30)
 @given(st.integers(4, 25), st.integers(3, 30), st.integers(2, 12), st.integers(0, 2**32), st.data())
-def test_repeated_and_zero_frames_are_no_trouble(n_frames, n_features, rank, seed, data):
-    rng, n_atoms = np.random.default_rng(seed), data.draw(st.integers(1, n_frames))
+def test_ksvd_of_repeated_and_zero_frames_is_sound(n_frames, n_features, rank, seed, data):
+    """Codes of zero frames are zero, and the error never grows."""
+    rng = np.random.default_rng(seed)
+    n_atoms = data.draw(st.integers(1, n_frames))
     frames = rng.standard_normal((n_frames, rank)) @ rng.standard_normal((rank, n_features))
     frames = np.concatenate([frames, -2 * frames[:3], np.zeros((2, n_features))])
     sparsity = data.draw(st.integers(1, min(n_atoms, 5)))
@@ -49,26 +51,27 @@ def test_repeated_and_zero_frames_are_no_trouble(n_frames, n_features, rank, see
 
 
 def plain_iteration(signals, atoms, codes, sparsity):
-    """K-SVD as one would write it first: residuals and singular values anew for each atom, each signal on its own."""
-    atoms, codes = atoms.copy(), codes.copy()
+    """Do an iteration of K-SVD with a singular value decomposition for each atom."""
+    atoms = atoms.copy()
+    codes = codes.copy()
     for j in range(atoms.shape[1]):
         users = np.flatnonzero(codes[j])
         codes[j] = 0
         left, sizes, right = np.linalg.svd(signals[:, users] - atoms @ codes[:, users])
         sign = 1 if left[:, 0] @ atoms[:, j] >= 0 else -1
-        atoms[:, j], codes[j, users] = sign * left[:, 0], sign * sizes[0] * right[0]
+        atoms[:, j] = sign * left[:, 0]
+        codes[j, users] = sign * sizes[0] * right[0]
     new = np.column_stack(
         [orthogonal_mp(atoms, signal, n_nonzero_coefs=sparsity) for signal in signals.T]
     )
-    old_errors, new_errors = (
-        np.linalg.norm(signals - atoms @ given, axis=0) for given in (codes, new)
-    )
+    old_errors = np.linalg.norm(signals - atoms @ codes, axis=0)
+    new_errors = np.linalg.norm(signals - atoms @ new, axis=0)
     return atoms, np.where(new_errors < old_errors, new, codes)
 
 
 @pytest.mark.parametrize("shape", [(300, 16, 24, 4), (200, 40, 20, 3), (60, 150, 12, 3)])
-def test_an_iteration_is_the_textbooks(shape):
-    """Frames of norm one, for the peer stops at absolute sizes; more users than entries, fewer, and fewer frames."""
+def test_ksvd_iteration_is_that_of_the_textbook(shape):
+    """For frames of norm one; with more users than entries, fewer, and fewer frames."""
     n_frames, n_features, n_atoms, sparsity = shape
     frames, _ = planted(n_frames, n_features, n_atoms, sparsity, seed=3)
     frames /= np.linalg.norm(frames, axis=1)[:, None]
@@ -76,9 +79,9 @@ def test_an_iteration_is_the_textbooks(shape):
         before, after = (
             fit_ksvd(frames, n_atoms, sparsity, iterations=iteration + i, rng=0) for i in range(2)
         )
-        assert (
-            before.codes.any(axis=1).all() and after.codes.any(axis=1).all()
-        )  # no atom is to be replaced
+        # No atom is to be replaced.
+        assert before.codes.any(axis=1).all()
+        assert after.codes.any(axis=1).all()
         atoms, codes = plain_iteration(frames.T, before.dictionary.atoms, before.codes, sparsity)
         np.testing.assert_allclose(after.dictionary.atoms, atoms, atol=1e-9)
         np.testing.assert_allclose(after.codes, codes, atol=1e-9)
@@ -88,7 +91,8 @@ def test_an_iteration_is_the_textbooks(shape):
 LAST_IDLE = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, -1, 0, 0]]).T / np.sqrt([1, 2, 2])
 
 
-def test_atoms_that_no_frame_uses_are_replaced(monkeypatch):
+def test_unused_atom_is_replaced_by_the_worst_frame(monkeypatch):
+    """The error is that by hand."""
     monkeypatch.setattr(dictionary_learning, "_first_atoms", lambda *_: LAST_IDLE.copy())
     frames = np.diag([5.0, 4.0, 3.0, 2.0])
     fit = fit_ksvd(frames, 3, 1, iterations=1)
@@ -97,7 +101,8 @@ def test_atoms_that_no_frame_uses_are_replaced(monkeypatch):
     np.testing.assert_allclose(fit.errors[1], 2 / np.sqrt(54))
 
 
-def test_images_of_integers_are_frames_and_read_only():
+def test_images_of_integers_are_frames():
+    """Read-only arrays, float32 and lists give the same atoms."""
     frames = np.random.default_rng(0).integers(0, 256, (15, 4, 5))
     frames.flags.writeable = False
     expected = ksvd(frames.reshape(15, 20).astype(float), 8, 2, rng=0).atoms
@@ -112,13 +117,13 @@ def test_images_of_integers_are_frames_and_read_only():
     sparsity=st.integers(1, 2),
     unit=st.sampled_from([1e-9, 1e-3, 37.0, 1e8]),
 )
-def test_it_does_not_depend_on_units(seed, n_atoms, sparsity, unit):
+def test_units_of_frames_do_not_change_ksvd(seed, n_atoms, sparsity, unit):
+    """The atoms and the relative errors stay."""
     rng = np.random.default_rng(seed)
     frames = rng.standard_normal((20, 3)) @ rng.standard_normal(
         (3, 12)
     ) + 0.3 * rng.standard_normal((20, 12))
-    fit, other = (
-        fit_ksvd(scale * frames, n_atoms, sparsity, iterations=5, rng=0) for scale in (1, unit)
-    )
+    fit = fit_ksvd(1 * frames, n_atoms, sparsity, iterations=5, rng=0)
+    other = fit_ksvd(unit * frames, n_atoms, sparsity, iterations=5, rng=0)
     np.testing.assert_allclose(other.dictionary.atoms, fit.dictionary.atoms, atol=1e-6)
     np.testing.assert_allclose(other.errors, fit.errors, atol=1e-9)

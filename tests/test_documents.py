@@ -1,4 +1,4 @@
-"""README and CONTRIBUTING: their code runs, and every link leads somewhere."""
+"""README, CONTRIBUTING and FAULTS: their code runs, and every link leads to a file."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from scipy.special import huber
 import fgmp
 from fgmp import losses, selection
 from fgmp.aggregation import RejectReason
-from fgmp.baselines import first_order as rivals
+from fgmp.baselines import first_order
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("[bde]*/README.md"), *ROOT.glob("examples/*/README.md")]
@@ -23,13 +23,15 @@ def python_blocks(name):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(document):
+def test_link_of_a_document_leads_to_a_file(document):
+    """Links to files of the repository."""
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", document.read_text()):
         if not target.startswith("http"):
             assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
 
-def test_each_promise_names_a_test_that_is_there():
+def test_promise_names_a_test_that_exists():
+    """The table of docs/promises.md names tests by file and name."""
     table = (ROOT / "docs" / "promises.md").read_text()
     named = re.findall(r"(tests/[\w/]+\.py)::(\w+)", table)
     assert len(named) > 12
@@ -37,7 +39,8 @@ def test_each_promise_names_a_test_that_is_there():
         assert f"def {name}(" in (ROOT / file).read_text(), f"{file}::{name}"
 
 
-def test_the_code_of_the_readme_runs():
+def test_code_of_the_readme_runs():
+    """It reaches the error that the README shows."""
     _, synthetic, own = python_blocks("README.md")
     names = {}
     exec(synthetic, names)
@@ -49,21 +52,25 @@ def test_the_code_of_the_readme_runs():
     np.testing.assert_allclose(names["result"].x, np.eye(60)[0], atol=1e-12)
 
 
-def test_the_commands_of_the_readme_are_targets_of_make():
+def test_commands_of_the_readme_are_targets_of_make():
+    """Every `make name` of the README exists."""
     named = re.findall(
         r"(?:^|`)make ([a-z-]+)", (ROOT / "README.md").read_text(), flags=re.MULTILINE
     )
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
-    assert len(named) >= 4 and set(named) <= set(targets)
+    assert len(named) >= 4
+    assert set(named) <= set(targets)
 
 
-def test_the_code_of_the_faults_runs(tmp_path, monkeypatch, capsys):
+def test_code_of_the_list_of_faults_runs(tmp_path, monkeypatch, capsys):
+    """FAULTS.md has an example, and a line for every reason of rejection."""
     monkeypatch.chdir(tmp_path)
     (lines,) = python_blocks("FAULTS.md")
     names = {}
     exec(lines, names)
     result = names["result"]
-    assert result.history["round"].tolist() == list(range(41)) and (tmp_path / "run.fgmp").exists()
+    assert result.history["round"].tolist() == list(range(41))
+    assert (tmp_path / "run.fgmp").exists()
     assert capsys.readouterr().out == f"{dict(result.rejected)} False\n"
     assert 40 < result.rejected["missing"] < 120  # 80 of 800 on average
     assert {f"| `{reason}` |" in (ROOT / "FAULTS.md").read_text() for reason in RejectReason} == {
@@ -71,47 +78,50 @@ def test_the_code_of_the_faults_runs(tmp_path, monkeypatch, capsys):
     }
 
 
-def test_the_three_lines_for_a_table_run():
+def test_lines_of_the_readme_for_a_table_run():
+    """The classifier finds the two features of a table."""
     rng = np.random.default_rng(0)
-    X, site = rng.standard_normal((600, 8)), rng.integers(4, size=600)
+    X = rng.standard_normal((600, 8))
+    site = rng.integers(4, size=600)
     y = np.where(2 * X[:, 1] - 2 * X[:, 5] + rng.logistic(size=600) > 0, "ill", "well")
-    names, lines = {"X": X, "y": y, "site": site}, python_blocks("README.md")[0]
-    assert (
-        'FedGradMPClassifier(sparsity="cv").fit(X, y, groups=site)' in lines
-        and "bootstrap(200," in lines
-    )
+    names = {"X": X, "y": y, "site": site}
+    lines = python_blocks("README.md")[0]
+    assert 'FedGradMPClassifier(sparsity="cv").fit(X, y, groups=site)' in lines
+    assert "bootstrap(200," in lines
     exec(lines.replace("bootstrap(200,", "bootstrap(3,"), names)
     np.testing.assert_array_equal(names["model"].support_, [1, 5])
     plt.close("all")
 
 
 def example(class_name, module):
-    """The class that CONTRIBUTING defines, and the line that follows it, in the names of a module."""
+    """Run the definition of a class in CONTRIBUTING; return the names, and the block after it."""
     blocks = python_blocks("CONTRIBUTING.md")
-    (place,) = [i for i, block in enumerate(blocks) if re.search(rf"class {class_name}[(:]", block)]
+    (index,) = [i for i, block in enumerate(blocks) if re.search(rf"class {class_name}[(:]", block)]
     names = vars(fgmp) | vars(module)
-    exec(blocks[place], names)
-    return names, blocks[place + 1].strip()
+    exec(blocks[index], names)
+    return names, blocks[index + 1].strip()
 
 
-def test_the_method_of_contributing_works():
-    """In a tiny ball, by hand: each client goes to its border along its gradient at zero, the server averages."""
-    names, line = example("FedClip", rivals)
+def test_method_of_contributing_works():
+    """In a tiny ball each client goes to the sphere along its gradient, and the server averages."""
+    names, line = example("FedClip", first_order)
     assert (
         type(eval("{" + line + "}", names)["FedClip"](15, 0.1, learning_rate=0.01))
         is names["FedClip"]
     )
-    fed, clip = fgmp.make_sparse_regression(3, 20, 30, 3, rng=0), 1e-3
+    fed = fgmp.make_sparse_regression(3, 20, 30, 3, rng=0)
+    clip = 1e-3
     gradients = [client.gradient(np.zeros(30)) for client in fed.clients]
     by_hand = -clip * np.mean([g / np.linalg.norm(g) for g in gradients], axis=0)
     found = fgmp.simulate(names["FedClip"](clip=clip, learning_rate=0.01), fed, rounds=1)
     np.testing.assert_allclose(found.x, by_hand, atol=1e-15)
 
 
-def test_the_loss_of_contributing_works():
-    """One observation in ten is off by 5, and the minimiser on the support is that of SciPy."""
+def test_loss_of_contributing_works():
+    """One row in ten is off by 5, and the minimiser on the support is that of SciPy."""
     names, line = example("HuberLoss", losses)
-    rng, truth = np.random.default_rng(0), np.zeros(40)
+    rng = np.random.default_rng(0)
+    truth = np.zeros(40)
     truth[[3, 20, 33]] = [1.0, -2.0, 1.5]
     names["As"] = [rng.standard_normal((100, 40)) for _ in range(4)]
     noise = [0.02 * rng.standard_normal(100) + 5 * (np.arange(100) % 10 == 0) for _ in range(4)]
@@ -119,7 +129,8 @@ def test_the_loss_of_contributing_works():
     exec(line, names)
     found = fgmp.simulate(fgmp.FedGradMP(3, local_iterations=3), names["fed"], 20, rng=0)
     np.testing.assert_array_equal(found.support, np.flatnonzero(truth))
-    A, y = np.concatenate(names["As"])[:, found.support], np.concatenate(names["ys"])
+    A = np.concatenate(names["As"])[:, found.support]
+    y = np.concatenate(names["ys"])
     how = dict.fromkeys(("xtol", "ftol"), 1e-15) | {"gtol": 1e-12}
     peer = least_squares(lambda v: A @ v - y, np.zeros(3), loss="huber", f_scale=0.1, **how)
     predictions = np.linspace(-3, 3, 41)
@@ -130,8 +141,8 @@ def test_the_loss_of_contributing_works():
     )
 
 
-def test_the_selection_of_contributing_works():
-    """Blocks at 6-8, 15-17 and 27-29, of unlike entries, are found."""
+def test_selection_of_contributing_works():
+    """Blocks of neighbouring atoms with unlike entries are found."""
     names, line = example("Blocks", selection)
     rng = np.random.default_rng(0)
     truth = np.zeros(60)
@@ -144,12 +155,8 @@ def test_the_selection_of_contributing_works():
     np.testing.assert_array_equal(in_blocks.support, np.flatnonzero(truth))
 
 
-def test_the_loop_of_contributing_is_the_loop():
-    """What CONTRIBUTING shows stands in `fgmp.rounds`, line for line."""
-    (short_repr,) = [
-        block for block in python_blocks("CONTRIBUTING.md") if "def run_round" in block
-    ]
+def test_loop_of_contributing_is_that_of_the_package():
+    """What CONTRIBUTING shows is in `fgmp.rounds`, line for line."""
+    (loop,) = [block for block in python_blocks("CONTRIBUTING.md") if "def run_round" in block]
     code = [line.strip() for line in (ROOT / "fgmp/rounds.py").read_text().splitlines()]
-    assert [
-        line for line in short_repr.splitlines() if line.strip() and line.strip() not in code
-    ] == []
+    assert [line for line in loop.splitlines() if line.strip() and line.strip() not in code] == []

@@ -1,4 +1,4 @@
-"""Downloads: what arrives as announced stays, what does not leaves no trace, and the message says what to do."""
+"""Downloads: a file arrives whole or leaves no trace, and the message says what to do."""
 
 import functools
 import gzip
@@ -18,11 +18,10 @@ from command_line import run_command
 from fgmp.datasets import downloads
 from fgmp.datasets.downloads import DOWNLOADS, data_folder, fetch, locate
 
-ARCHIVE, MEMBERS = (
-    "fed_emnist_digitsonly.tar.bz2",
-    ("fed_emnist_digitsonly_train.h5", "fed_emnist_digitsonly_test.h5"),
-)
-IMAGES, LABELS = "train-images-idx3-ubyte.gz", "qmnist-train-labels-idx2-int.gz"
+ARCHIVE = "fed_emnist_digitsonly.tar.bz2"
+MEMBERS = ("fed_emnist_digitsonly_train.h5", "fed_emnist_digitsonly_test.h5")
+IMAGES = "train-images-idx3-ubyte.gz"
+LABELS = "qmnist-train-labels-idx2-int.gz"
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -44,7 +43,8 @@ def server(tmp_path, monkeypatch):
             archive.addfile(entry, io.BytesIO(name.encode()))
     http = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder))
     threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
-    address, served = f"http://127.0.0.1:{http.server_port}", {}
+    address = f"http://127.0.0.1:{http.server_port}"
+    served = {}
     for name, files in DOWNLOADS.items():
         sums = [hashlib.sha256((folder / file.name).read_bytes()).hexdigest() for file in files]
         served[name] = tuple(
@@ -58,40 +58,49 @@ def server(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("FGMP_DATA", str(tmp_path / "new" / "data"))
     return data_folder()
 
 
-def test_fetch_brings_what_is_missing_and_leaves_what_is_there(server, place):
-    assert fetch("mnist-writers", progress=False) == place
-    assert locate("mnist-writers") == [place / IMAGES, place / LABELS]
-    assert {path.name for path in place.iterdir()} == {IMAGES, LABELS}
-    assert (place / IMAGES).read_bytes() == (server / IMAGES).read_bytes()
-    (place / LABELS).unlink()
-    anew = gzip.compress(IMAGES.encode() * 1000, 1, mtime=7)
-    assert anew != (server / IMAGES).read_bytes()
-    (place / IMAGES).write_bytes(anew)
+def test_fetch_downloads_the_files_of_a_data_set(server, folder):
+    """They are those of the server, in the folder for data."""
+    assert fetch("mnist-writers", progress=False) == folder
+    assert locate("mnist-writers") == [folder / IMAGES, folder / LABELS]
+    assert {path.name for path in folder.iterdir()} == {IMAGES, LABELS}
+    assert (folder / IMAGES).read_bytes() == (server / IMAGES).read_bytes()
+
+
+def test_fetch_downloads_missing_files_alone(server, folder):
+    """A file with the right content stays as it is, also in another compression."""
     fetch("mnist-writers", progress=False)
-    assert (place / IMAGES).read_bytes() == anew and (place / LABELS).exists()
+    (folder / LABELS).unlink()
+    compressed = gzip.compress(IMAGES.encode() * 1000, 1, mtime=7)
+    assert compressed != (server / IMAGES).read_bytes()
+    (folder / IMAGES).write_bytes(compressed)
+    fetch("mnist-writers", progress=False)
+    assert (folder / IMAGES).read_bytes() == compressed
+    assert (folder / LABELS).exists()
 
 
-def test_of_an_archive_that_came_by_hand_the_members_are_unpacked(server, place):
-    place.mkdir(parents=True)
-    (server / ARCHIVE).rename(place / ARCHIVE)
+def test_fetch_unpacks_an_archive_that_was_put_there(server, folder):
+    """Its members get recorded checksums."""
+    folder.mkdir(parents=True)
+    (server / ARCHIVE).rename(folder / ARCHIVE)
     with pytest.raises(
         FileNotFoundError, match="fed_emnist_digitsonly_train.h5 and .* `fgmp data fetch femnist`"
     ):
         locate("femnist")
     fetch("femnist", progress=False)
     assert [path.read_text() for path in locate("femnist")] == list(MEMBERS)
-    assert {path.name for path in place.iterdir()} == {ARCHIVE, f"{ARCHIVE}.sha256", *MEMBERS}
+    assert {path.name for path in folder.iterdir()} == {ARCHIVE, f"{ARCHIVE}.sha256", *MEMBERS}
     sums = [f"{hashlib.sha256(name.encode()).hexdigest()}  {name}" for name in MEMBERS]
-    assert (place / f"{ARCHIVE}.sha256").read_text().splitlines() == sums
+    assert (folder / f"{ARCHIVE}.sha256").read_text().splitlines() == sums
 
 
 @pytest.mark.parametrize("content", [b"<html>not found</html>", None])
-def test_what_is_not_as_announced_leaves_nothing(server, place, content):
+def test_download_that_fails_leaves_nothing(server, folder, content):
+    """Another content and a missing file leave no trace."""
     (server / IMAGES).unlink() if content is None else (server / IMAGES).write_bytes(content)
     expected = OSError if content is None else ValueError
     message = (
@@ -101,19 +110,31 @@ def test_what_is_not_as_announced_leaves_nothing(server, place, content):
     )
     with pytest.raises(expected, match=message):
         fetch("mnist-writers", progress=False)
-    assert [*place.iterdir()] == []
+    assert [*folder.iterdir()] == []
 
 
-def test_the_command_lists_and_fetches_with_a_bar_and_fails_in_one_line(server, place):
+def test_data_list_shows_what_is_missing(server, folder):
+    """With licences, and the folder."""
     listed = run_command("data", "list").output
-    assert listed.count("missing") == 3 and "CC BY-SA 3.0" in listed and str(place) in listed
+    assert listed.count("missing") == 3
+    assert "CC BY-SA 3.0" in listed
+    assert str(folder) in listed
+
+
+def test_data_fetch_shows_a_bar_and_the_licence(server, folder):
+    """The bar goes to the standard error."""
     fetched = run_command("data", "fetch", "mnist-writers")
-    assert fetched.exit_code == 0 and "100%" in fetched.stderr and "CC BY-SA 3.0" in fetched.output
+    assert fetched.exit_code == 0
+    assert "100%" in fetched.stderr
+    assert "CC BY-SA 3.0" in fetched.output
+
+
+def test_data_fetch_that_fails_prints_one_line(server, folder):
+    """The line has the file that could not be downloaded."""
     (server / ARCHIVE).unlink()
     failed = run_command("data", "fetch", "femnist")
-    assert (
-        failed.exit_code == 1 and f"\nError: could not download {ARCHIVE}" in f"\n{failed.output}"
-    )
+    assert failed.exit_code == 1
+    assert f"\nError: could not download {ARCHIVE}" in f"\n{failed.output}"
 
 
 def cut(content):
@@ -126,17 +147,17 @@ def flip(content):
 
 @pytest.mark.parametrize("damage", [cut, flip, lambda content: b""])
 @pytest.mark.parametrize("data, name", [("mnist-writers", IMAGES), ("femnist", MEMBERS[1])])
-def test_a_damaged_file_is_found_by_its_checksum_and_fetched_again(
-    server, place, damage, data, name
-):
+def test_damaged_file_is_found_and_fetched_again(server, folder, damage, data, name):
+    """By its checksum, in `locate` and in `fgmp data list`."""
     fetch(data, progress=False)
-    whole = (place / name).read_bytes()
-    (place / name).write_bytes(damage(whole))
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(damage(whole))
     with pytest.raises(OSError, match=f"{name} in .* is damaged.*`fgmp data fetch {data}`"):
         locate(data)
     assert "damaged" in run_command("data", "list").output
     fetch(data, progress=False)
-    assert (place / name).read_bytes() == whole and len(locate(data)) == 2
+    assert (folder / name).read_bytes() == whole
+    assert len(locate(data)) == 2
 
 
 KILLED = """
@@ -164,36 +185,37 @@ downloads._unpack(file, downloads.Path(sys.argv[1]))
 
 
 @pytest.mark.parametrize("moment", [0, 1, 2, 3])
-def test_a_process_that_is_killed_while_it_unpacks_leaves_nothing_that_counts_as_whole(
-    server, place, moment
-):
-    """In the first member, before either is moved, between the two, and before their checksums are recorded."""
-    place.mkdir(parents=True)
-    shutil.copy(server / ARCHIVE, place / ARCHIVE)
+def test_killed_unpacking_leaves_nothing_that_counts_as_whole(server, folder, moment):
+    """In the first member, before either is moved, between the two, and before the checksums."""
+    folder.mkdir(parents=True)
+    shutil.copy(server / ARCHIVE, folder / ARCHIVE)
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(place), str(moment)], capture_output=True, text=True
+        [sys.executable, "-c", KILLED, str(folder), str(moment)], capture_output=True, text=True
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     if moment < 3:
         with pytest.raises(FileNotFoundError):
             locate("femnist")
-    there = [place / name for name in MEMBERS if (place / name).exists()]
-    assert len(there) == max(moment - 1, 0) and all(path.read_text() == path.name for path in there)
+    there = [folder / name for name in MEMBERS if (folder / name).exists()]
+    assert len(there) == max(moment - 1, 0)
+    assert all(path.read_text() == path.name for path in there)
     fetch("femnist", progress=False)
     assert [path.read_text() for path in locate("femnist")] == list(MEMBERS)
 
 
-def test_a_disk_that_is_full_while_a_member_is_unpacked_leaves_nothing(server, place, monkeypatch):
+def test_full_disk_while_unpacking_leaves_nothing(server, folder, monkeypatch):
+    """The error reaches the user."""
+
     def full(source, target):
         target.write(source.read(3))
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(shutil, "copyfileobj", full)
-    place.mkdir(parents=True)
-    shutil.copy(server / ARCHIVE, place / ARCHIVE)
+    folder.mkdir(parents=True)
+    shutil.copy(server / ARCHIVE, folder / ARCHIVE)
     with pytest.raises(
         OSError,
         match=f"could not unpack {ARCHIVE} in .*: .*No space left on device; run the same again",
     ):
         downloads.fetch("femnist", progress=False)
-    assert {path.name for path in place.iterdir()} == {ARCHIVE}
+    assert {path.name for path in folder.iterdir()} == {ARCHIVE}

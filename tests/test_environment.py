@@ -48,14 +48,16 @@ def pyproject_bounds(leave_out=frozenset()):
     return bounds(PROJECT["dependencies"] + extras)
 
 
-def test_environment_yml_has_the_packages_and_bounds_of_pyproject_and_pip_brings_what_conda_has_not():
+def test_environment_yml_has_packages_and_bounds_of_pyproject():
+    """pip brings what conda does not have."""
     conda = bounds(line for line in CONDA if isinstance(line, str) and line not in {"pip"})
     assert conda.pop("python") == SpecifierSet(PROJECT["requires-python"])
     assert conda == pyproject_bounds(leave_out=NOT_ON_CONDA)
     assert [line["pip"] for line in CONDA if isinstance(line, dict)] == [["-e .[privacy]"]]
 
 
-def test_core_needs_three_packages_and_what_is_made_and_tested_has_the_extras_for_it():
+def test_core_needs_three_packages():
+    """Notebooks and tests name the extras that they need."""
     assert set(bounds(PROJECT["dependencies"])) == {"numpy", "scipy", "joblib"}
     makefile = (ROOT / "Makefile").read_text()
     assert "-e '.[notebooks,fast,secure,privacy]'" in makefile
@@ -63,8 +65,8 @@ def test_core_needs_three_packages_and_what_is_made_and_tested_has_the_extras_fo
         assert EXTRAS[name][0] == "fgmp[estimators,plot,data]"
 
 
-def test_constraints_pin_every_dependency_within_its_bounds_for_every_python():
-    """3.11.2, as Debian 12 has it, too: some packages ask for a later 3.11."""
+def test_constraints_pin_every_dependency_within_its_bounds():
+    """For every Python; some packages ask for a later 3.11 than Debian 12 has."""
     pinned = bounds(CONSTRAINTS)
     assert [
         f"{name}{pin}" for name, pin in pinned.items() if len(pin) != 1 or "==" not in str(pin)
@@ -74,12 +76,14 @@ def test_constraints_pin_every_dependency_within_its_bounds_for_every_python():
         assert str(pinned[name]).removeprefix("==") in specifier, (
             f"{name}{pinned[name]} is outside {specifier}"
         )
-    asked = {
+    required = {
         canonicalize_name(d.name): d.metadata.get("Requires-Python")
         for d in importlib.metadata.distributions()
     }
     assert [
-        name for name in pinned.keys() & asked if "3.11.0" not in SpecifierSet(asked[name] or "")
+        name
+        for name in pinned.keys() & required
+        if "3.11.0" not in SpecifierSet(required[name] or "")
     ] == []
 
 
@@ -109,15 +113,16 @@ def run_with(callback):
         ("flwr.app", r'pip install "flwr\[simulation\]>=1.41,<1.42"$', lambda: client_app(print)),
     ],
 )
-def test_without_a_package_the_message_says_what_to_install(package, words, call, monkeypatch):
-    """In words that work: fgmp itself is on no index, so that an extra of it could not be found there."""
+def test_missing_package_message_says_what_to_install(package, words, call, monkeypatch):
+    """fgmp is on no index, so that the command names the packages and not an extra."""
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delenv("FGMP_DATA", raising=False)  # the default folder is pooch's to know
     with pytest.raises(ImportError, match=words):
         call()
 
 
-def test_without_scikit_learn_an_estimator_says_what_to_install_and_the_rest_runs():
+def test_missing_scikit_learn_stops_estimators_alone():
+    """A run of the core goes through without any extra."""
     code = """
 import sys
 sys.modules.update(dict.fromkeys(["sklearn", "narwhals", "numba", "matplotlib", "PIL", "pooch", "tqdm", "click"]))

@@ -1,4 +1,7 @@
-"""ERRATA.md: weights, links, labels and lines. The paper is not in the repository; FGMP_PAPER may name its source."""
+"""ERRATA.md: weights, links, labels and lines.
+
+The paper is not in the repository; FGMP_PAPER may name its source.
+"""
 
 import os
 import re
@@ -15,7 +18,7 @@ ENTRY = re.compile(
 )
 SHOWN = re.compile(r"\[(\d\d)\]\(notebooks/(\w+)\.ipynb\), \"([^\"]+)\"")
 
-# What stands in the lines that ERRATA.md names: fragments of formulas, by which a shifted number is noticed.
+# Fragments of the lines that ERRATA.md names, by which a shifted number is noticed.
 LISTED = Path(__file__).with_name("errata_lines.txt").read_text(encoding="utf-8").splitlines()
 LINES = {int(number): fragment for number, _, fragment in (line.partition(" ") for line in LISTED)}
 
@@ -47,7 +50,8 @@ def lines_named():
     return sorted(set(named))
 
 
-def test_entries_are_counted_have_a_weight_and_every_line_named_has_its_fragment():
+def test_entries_of_errata_have_number_weight_and_lines():
+    """Every line of the paper that is named has its fragment in errata_lines.txt."""
     entries = list(ENTRY.finditer(ERRATA))
     assert sorted(int(entry[1]) for entry in entries) == list(range(1, len(entries) + 1))
     false = [
@@ -58,18 +62,19 @@ def test_entries_are_counted_have_a_weight_and_every_line_named_has_its_fragment
     assert all("**What remains:**" in entry for entry in false)
     assert len(entries) == len(re.findall(r"^\*\*\d+\.", ERRATA, re.M))
     weights = set(re.findall(r"^- \*([^*]+)\*:", ERRATA, re.M))
-    assert len(weights) == 6 and {entry[5] for entry in entries} <= weights
+    assert len(weights) == 6
+    assert {entry[5] for entry in entries} <= weights
     assert lines_named() == sorted(LINES)
     for title in TABLES:
-        assert rows(title) and not [
-            row for row in rows(title) if len(row) != 3 or not re.match(r"\d", row[0])
-        ]
+        assert rows(title)
+        assert not [row for row in rows(title) if len(row) != 3 or not re.match(r"\d", row[0])]
 
 
-def test_every_section_named_exists():
-    short_repr = SHOWN.findall(ERRATA)
-    assert len(short_repr) >= 20
-    for number, name, heading in short_repr:
+def test_sections_named_by_errata_exist():
+    """Each link to a notebook names a heading of it."""
+    links = SHOWN.findall(ERRATA)
+    assert len(links) >= 20
+    for number, name, heading in links:
         assert name.startswith(number)
         cells = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells
         text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
@@ -81,7 +86,8 @@ def test_every_section_named_exists():
 @pytest.mark.skipif(
     "FGMP_PAPER" not in os.environ, reason="FGMP_PAPER does not name the source of the paper"
 )
-def test_lines_and_labels_are_those_of_the_paper():
+def test_lines_and_labels_of_errata_are_those_of_the_paper():
+    """Compared with the source, if FGMP_PAPER names it."""
     text = Path(os.environ["FGMP_PAPER"]).read_text(encoding="utf-8")
     paper = text.splitlines()
     assert len(paper) == 1713

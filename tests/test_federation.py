@@ -1,7 +1,7 @@
 """Federations: what they are made of, and what rounds allocate.
 
-Objectives and predictions are recounted by the matrix, gradients are in test_rivals and test_losses, the pooled client
-in test_shared_support and test_sparse_features.
+Objectives and predictions are compared in the combinatorial tests, gradients in test_baselines and
+test_losses, the pooled client in test_shared_support and test_sparse_features.
 """
 
 import tracemalloc
@@ -19,9 +19,12 @@ from fgmp.rounds import Progress, Streams, iterate
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
 
+@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("dtype", [np.int64, np.float16, np.float64, None])
-def test_streamed_features_of_any_real_type_are_the_stored_ones(dtype):
-    A, atoms = np.random.default_rng(0).integers(-3, 4, (20, 6)), fgmp.Dictionary(np.eye(6) + 0.1)
+def test_streamed_features_give_the_run_of_stored_ones(dtype):
+    """Of any real type, in a dictionary; the standard basis needs stored rows."""
+    A = np.random.default_rng(0).integers(-3, 4, (20, 6))
+    atoms = fgmp.Dictionary(np.eye(6) + 0.1)
     rows = LinearOperator(A.shape, A.dot, matmat=A.dot, rmatmat=A.T.dot, dtype=dtype)
     rows.dtype = dtype and np.dtype(dtype)
     y = A @ [0.5, 0, 0, -2, 0, 0]
@@ -42,15 +45,14 @@ def test_streamed_features_of_any_real_type_are_the_stored_ones(dtype):
 )
 @pytest.mark.parametrize("shape", [(7, 5, 4), (3, 50, 200), (2, 1, 1)])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int32])
-def test_one_array_of_all_rows_makes_the_clients_that_a_list_makes(loss, shape, dtype):
-    """In any layout, of lists too; what came is left as it was."""
+def test_one_array_of_rows_makes_the_clients_of_a_list(loss, shape, dtype):
+    """In any layout, and as lists; what was given is left as it was."""
     rng = np.random.default_rng(0)
-    X, kinds = (
-        (9 * rng.standard_normal(shape)).astype(dtype),
-        np.arange(shape[0] * shape[1]).reshape(shape[:2]),
-    )
+    X = (9 * rng.standard_normal(shape)).astype(dtype)
+    kinds = np.arange(shape[0] * shape[1]).reshape(shape[:2])
     y = {"logistic": kinds % 2, "softmax": kinds % 3}.get(loss, rng.standard_normal(shape[:2]))
-    expected, before = Federation.from_arrays(list(X), list(y), loss), X.copy()
+    expected = Federation.from_arrays(list(X), list(y), loss)
+    before = X.copy()
     turned = np.moveaxis(np.ascontiguousarray(np.moveaxis(X, 0, -1)), -1, 0)
     for given in (
         X,
@@ -67,18 +69,21 @@ def test_one_array_of_all_rows_makes_the_clients_that_a_list_makes(loss, shape, 
                 expected.dtype,
             )
             for one, other in zip(found.clients, expected.clients, strict=True):
-                assert one.client_id == other.client_id and one.targets.dtype == other.targets.dtype
+                assert one.client_id == other.client_id
+                assert one.targets.dtype == other.targets.dtype
                 np.testing.assert_array_equal(one.features, other.features)
                 np.testing.assert_array_equal(one.targets, other.targets)
     np.testing.assert_array_equal(X, before)
 
 
-def test_one_array_of_all_rows_is_not_copied():
+@pytest.mark.usefixtures("backend")
+def test_one_array_of_rows_is_not_copied():
+    """Neither the federation nor a run with cohorts copies the rows."""
     rng = np.random.default_rng(0)
-    X, ys = rng.standard_normal((1000, 20, 200)), rng.standard_normal((1000, 20))
-    fgmp.simulate(
-        fgmp.FedGradMP(3), Federation.from_arrays(X[:2], ys[:2]), 1, rng=0
-    )  # compiled loops are loaded once
+    X = rng.standard_normal((1000, 20, 200))
+    ys = rng.standard_normal((1000, 20))
+    # Compiled kernels are loaded once, before memory is traced.
+    fgmp.simulate(fgmp.FedGradMP(3), Federation.from_arrays(X[:2], ys[:2]), 1, rng=0)
     tracemalloc.start()
     federation = Federation.from_arrays(X, ys)
     fgmp.simulate(
@@ -90,12 +95,12 @@ def test_one_array_of_all_rows_is_not_copied():
     assert all(np.shares_memory(client.features, X) for client in federation.clients)
 
 
-def test_a_round_allocates_nothing_for_those_who_take_no_part():
+@pytest.mark.usefixtures("backend")
+def test_round_allocates_nothing_for_other_clients():
+    """A cohort of ten among 40,000 clients needs less than a byte for each of them."""
     n_clients = 40_000
-    federation, method = (
-        Federation.from_arrays(np.ones((n_clients, 1, 2)), np.ones((n_clients, 1))),
-        fgmp.FedGradMP(1),
-    )
+    federation = Federation.from_arrays(np.ones((n_clients, 1, 2)), np.ones((n_clients, 1)))
+    method = fgmp.FedGradMP(1)
     transport = federation.prepare(method)
     rounds = iterate(
         method, transport, Progress(0, method.start(transport.info)), Streams(0), 10, Mean()
@@ -108,49 +113,62 @@ def test_a_round_allocates_nothing_for_those_who_take_no_part():
     assert peak < n_clients
 
 
-def test_a_part_keeps_what_the_whole_was_called():
+def test_subset_keeps_names_labels_and_ids():
+    """However the indices are given."""
     table = pd.DataFrame(
         {"a": range(12), "b": [1.0, 0, 2] * 4, "sick": ["no", "yes"] * 6, "at": list("xyzw") * 3}
     )
     federation = Federation.from_frame(table, site="at", target="sick", loss="logistic")
-    for places in (
+    for indices in (
         [3, 1],
         slice(1, None, 2),
         np.array([False, True, False, True]),
         range(1, 4, 2),
         [-1, 1],
     ):
-        part = federation.subset(places)
-        assert part.client_names == (federation.client_names[1], federation.client_names[3])
-        assert part.feature_names == federation.feature_names == ("a", "b")
-        assert part.labels == federation.labels == ("no", "yes") and part.client_ids.tolist() == [
+        subset = federation.subset(indices)
+        assert subset.client_names == (federation.client_names[1], federation.client_names[3])
+        assert subset.feature_names == federation.feature_names == ("a", "b")
+        assert subset.labels == federation.labels == ("no", "yes")
+        assert subset.client_ids.tolist() == [
             1,
             3,
         ]
-        np.testing.assert_array_equal(part.clients[1].features, federation.clients[3].features)
+        np.testing.assert_array_equal(subset.clients[1].features, federation.clients[3].features)
     assert federation.subset(2).client_names == (federation.client_names[2],)
 
 
 @pytest.mark.parametrize(
-    "places", [[], slice(0, 0), [False] * 4, [4], [-5], [0, 0], [1, -3], [True], 1.5, "x", [[1]]]
+    "indices", [[], slice(0, 0), [False] * 4, [4], [-5], [0, 0], [1, -3], [True], 1.5, "x", [[1]]]
 )
-def test_a_part_has_some_of_the_clients_each_once(places):
+def test_subset_of_invalid_indices_is_refused(indices):
+    """A subset has at least one client, and each at most once."""
     federation = Federation.from_arrays(np.ones((4, 2, 3)), np.ones((4, 2)))
     with pytest.raises(ValueError, match=r"^indices is .*; expected"):
-        federation.subset(places)
+        federation.subset(indices)
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("loss", ["squared", fgmp.SquaredLoss(averaged=False)])
-def test_targets_that_the_precision_of_the_features_cannot_hold_are_refused(loss):
-    As, ys = np.ones((2, 3, 2), np.float32), np.array([[1.0, 2, 3], [1, -4e38, 2]])
-    for given in (As, list(As)):
-        with pytest.raises(
-            ValueError, match=r"^ys\[1\] holds numbers beyond float32, .*; expected As in float64"
-        ):
-            Federation.from_arrays(given, ys, loss)
+@pytest.mark.parametrize("as_given", [np.asarray, list])
+def test_targets_beyond_the_precision_of_the_features_are_refused(loss, as_given):
+    """Targets beyond float32 need features in float64."""
+    As = np.ones((2, 3, 2), np.float32)
+    ys = np.array([[1.0, 2, 3], [1, -4e38, 2]])
+    words = r"^ys\[1\] holds numbers beyond float32, .*; expected As in float64"
+    with pytest.raises(ValueError, match=words):
+        Federation.from_arrays(as_given(As), ys, loss)
+    assert Federation.from_arrays(As.astype(float), ys, loss).targets[4] == -4e38
+
+
+def test_largest_targets_of_float32_are_kept():
+    """Targets that float32 holds get the precision of the features."""
+    As = np.ones((2, 3, 2), np.float32)
     assert Federation.from_arrays(As, np.full((2, 3), 3.4e38)).targets.dtype == np.float32
-    assert Federation.from_arrays(As.astype(float), ys).targets[4] == -4e38
-    frame = pd.DataFrame({"at": [0, 0, 1], "a": np.ones(3, np.float32), "y": [1, 2, 1e300]})
+
+
+def test_targets_of_a_table_beyond_the_precision_of_its_features_are_refused():
+    """The check is that of arrays."""
+    table = pd.DataFrame({"at": [0, 0, 1], "a": np.ones(3, np.float32), "y": [1, 2, 1e300]})
     with pytest.raises(ValueError, match=r"^ys\[1\] holds"):
-        Federation.from_frame(frame, site="at", target="y")
+        Federation.from_frame(table, site="at", target="y")

@@ -1,10 +1,10 @@
-"""FedGradMP beside the laws: Algorithm 1 on signals, and exact recovery."""
+"""FedGradMP: Algorithm 1 on signals, CoSaMP, and exact recovery."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_laws_of_estimators import law, seeds
+from property_settings import repeatable, seeds
 
 import fgmp
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("backend")
 
 
 def by_signals(fed, atoms, sparsity, local_iterations, rounds):
-    """Algorithm 1 on signals of R^n with the full batch, projections by lstsq, selections by scikit-learn's OMP."""
+    """Run Algorithm 1 on signals, with full batches, lstsq and scikit-learn's pursuit."""
     from sklearn.linear_model import orthogonal_mp
 
     unit = atoms / np.linalg.norm(atoms, axis=0)
@@ -20,11 +20,13 @@ def by_signals(fed, atoms, sparsity, local_iterations, rounds):
     def select(w, count):
         return np.flatnonzero(orthogonal_mp(unit, w, n_nonzero_coefs=count))
 
-    x, start = np.zeros(len(atoms)), np.array([], int)
+    x = np.zeros(len(atoms))
+    start = np.array([], int)
     for _ in range(rounds):
         ends = []
         for client in fed.clients:
-            z, support = x, start
+            z = x
+            support = start
             for _ in range(local_iterations):
                 merged = np.union1d(select(client.gradient(z), 2 * sparsity), support).astype(int)
                 B = client.features @ atoms[:, merged]
@@ -39,7 +41,8 @@ def by_signals(fed, atoms, sparsity, local_iterations, rounds):
 
 
 @pytest.mark.parametrize("shape", [(60, 15), (20, 30)])
-def test_a_general_dictionary_gives_the_iterates_of_the_signals(shape):
+def test_fedgradmp_in_a_dictionary_has_iterates_of_signals(shape):
+    """Coefficient space gives what Algorithm 1 gives on signals."""
     rng = np.random.default_rng(5)
     atoms = rng.standard_normal(shape)
     truth = atoms[:, [1, 7, 12]] @ rng.standard_normal(3)
@@ -54,8 +57,8 @@ def test_a_general_dictionary_gives_the_iterates_of_the_signals(shape):
 
 
 @pytest.mark.parametrize("n_clients, alpha", [(30, 1.0), (50, 0), (50, 10)])
-def test_noiseless_recovery_to_machine_precision(n_clients, alpha):
-    """The paper's sizes: at most 1e-14 within 4 rounds on 19 of 20 seeds and within 6 on all."""
+def test_fedgradmp_without_noise_recovers_to_machine_precision(n_clients, alpha):
+    """At the paper's sizes: 1e-14 within 4 rounds on 19 of 20 seeds and within 6 on all."""
     best = []
     for seed in range(20):
         fed = fgmp.make_sparse_regression(n_clients=n_clients, heterogeneity=alpha, rng=seed)
@@ -68,12 +71,12 @@ def test_noiseless_recovery_to_machine_precision(n_clients, alpha):
 
 
 def largest(v, count):
-    """The places of the largest magnitudes; of equal ones the first."""
+    """Return the indices of the largest magnitudes; of equal ones the first."""
     return np.sort(np.argsort(-np.abs(v), kind="stable")[:count])
 
 
 def cosamp(A, y, tau, iterations):
-    """Needell and Tropp, 2009."""
+    """Run CoSaMP (Needell and Tropp, 2009)."""
     x = np.zeros(A.shape[1])
     for _ in range(iterations):
         merged = np.union1d(largest(A.T @ (y - A @ x), 2 * tau), np.flatnonzero(x))
@@ -85,7 +88,7 @@ def cosamp(A, y, tau, iterations):
 
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
-@law(30)
+@repeatable(30)
 @given(
     seed=seeds,
     tau=st.integers(1, 4),
@@ -93,9 +96,8 @@ def cosamp(A, y, tau, iterations):
     steps=st.integers(1, 3),
     rounds=st.integers(1, 4),
 )
-def test_law_01_one_client_full_batch_squared_loss_standard_basis_fedgradmp_is_cosamp(
-    seed, tau, n, steps, rounds
-):
+def test_fedgradmp_of_one_client_is_cosamp(seed, tau, n, steps, rounds):
+    """With full batches, the squared loss and the standard basis."""
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((3 * tau + 6, n))
     y = A[:, :tau].sum(1) + 0.3 * rng.standard_normal(len(A))

@@ -26,7 +26,8 @@ def as_frame(package, data):
 
 
 @pytest.mark.parametrize("package", ["pandas", "polars", "pyarrow"])
-def test_each_site_holds_its_rows(package):
+def test_client_of_a_table_has_the_rows_of_its_site(package):
+    """Of pandas, polars and pyarrow; weights are shares of the rows."""
     data = columns()
     labels = np.where(data["outcome"] > 0, "ill", "well")
     fed, labelled = (
@@ -35,7 +36,8 @@ def test_each_site_holds_its_rows(package):
         )
         for more, options in (({}, {}), ({"outcome": labels}, {"loss": "logistic"}))
     )
-    assert fed.feature_names == ("age", "pressure", "smokes") and fed.client_names == (
+    assert fed.feature_names == ("age", "pressure", "smokes")
+    assert fed.client_names == (
         "east",
         "north",
         "west",
@@ -51,7 +53,8 @@ def test_each_site_holds_its_rows(package):
     )
 
 
-def test_columns_losses_and_precision_are_those_asked_for():
+def test_table_with_options_has_those_columns_loss_and_weights():
+    """float32 columns stay float32."""
     data = columns()
     data = {
         name: value.astype(np.float32) if name != "hospital" else value
@@ -66,7 +69,8 @@ def test_columns_losses_and_precision_are_those_asked_for():
         weights=[1, 2, 1],
     )
     fed = fgmp.Federation.from_frame(as_frame("pandas", data), **options)
-    assert fed.feature_names == ("smokes", "age") and fed.dtype == np.float32
+    assert fed.feature_names == ("smokes", "age")
+    assert fed.dtype == np.float32
     assert isinstance(fed.loss, fgmp.LogisticLoss)
     np.testing.assert_array_equal(fed.weights, [0.25, 0.5, 0.25])
     np.testing.assert_array_equal(
@@ -76,13 +80,13 @@ def test_columns_losses_and_precision_are_those_asked_for():
 
 @pytest.mark.parametrize("package", ["pandas", "polars"])
 def test_sites_that_are_times_keep_their_zone(package):
+    """They are sorted by time."""
     berlin = zoneinfo.ZoneInfo("Europe/Berlin")
     days = [datetime.datetime(2020, 6, day, tzinfo=berlin) for day in (2, 1)]
     data = {"day": days * 10, "age": np.arange(20.0), "outcome": np.arange(20.0)}
     fed = fgmp.Federation.from_frame(as_frame(package, data), site="day", target="outcome")
-    assert list(fed.client_names) == days[::-1] and [
-        name.isoformat() for name in fed.client_names
-    ] == [
+    assert list(fed.client_names) == days[::-1]
+    assert [name.isoformat() for name in fed.client_names] == [
         "2020-06-01T00:00:00+02:00",
         "2020-06-02T00:00:00+02:00",
     ]
@@ -92,12 +96,13 @@ def test_sites_that_are_times_keep_their_zone(package):
     assert fed.client_names == (datetime.datetime(2020, 6, 1), datetime.datetime(2020, 6, 2))
 
 
-def test_names_of_columns_are_of_any_kind():
+def test_columns_of_a_table_may_have_names_of_any_kind():
+    """Integers, floats and tuples, as pandas has them."""
     pandas = pytest.importorskip("pandas")
     table = np.random.default_rng(0).standard_normal((20, 4))
-    whose = np.arange(20) % 2
-    mixed = pandas.DataFrame(table[:, :3]).assign(site=whose, y=table[:, 3])
-    whole = pandas.DataFrame(np.column_stack([table[:, :3], whose, table[:, 3]]))
+    sites = np.arange(20) % 2
+    mixed = pandas.DataFrame(table[:, :3]).assign(site=sites, y=table[:, 3])
+    whole = pandas.DataFrame(np.column_stack([table[:, :3], sites, table[:, 3]]))
     nested = mixed.set_axis(pandas.MultiIndex.from_product([["t"], mixed.columns]), axis=1)
     for frame, site, target, names in (
         (mixed, "site", "y", ("0", "1", "2")),
@@ -107,7 +112,7 @@ def test_names_of_columns_are_of_any_kind():
     ):
         fed = fgmp.Federation.from_frame(frame, site=site, target=target)
         assert fed.feature_names == names
-        np.testing.assert_array_equal(fed.clients[1].features, table[whose == 1, :3])
-        np.testing.assert_array_equal(fed.clients[1].targets, table[whose == 1, 3])
+        np.testing.assert_array_equal(fed.clients[1].features, table[sites == 1, :3])
+        np.testing.assert_array_equal(fed.clients[1].targets, table[sites == 1, 3])
     fed = fgmp.Federation.from_frame(whole, site=3, target=4, features=[np.int64(2), 0])
-    np.testing.assert_array_equal(fed.clients[0].features, table[whose == 0][:, [2, 0]])
+    np.testing.assert_array_equal(fed.clients[0].features, table[sites == 0][:, [2, 0]])

@@ -1,4 +1,4 @@
-"""Logistic and softmax losses against finite differences and scikit-learn; dictionaries with several outputs."""
+"""Losses, against finite differences and scikit-learn; dictionaries with several outputs."""
 
 from dataclasses import replace
 
@@ -30,8 +30,11 @@ def client_of(name, n_samples=40):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_values_are_those_of_scikit_learn_and_gradients_their_slopes(name):
-    client, rng, step = client_of(name), np.random.default_rng(1), 1e-6
+def test_loss_has_values_of_scikit_learn_and_gradient_is_their_slope(name):
+    """By central differences."""
+    client = client_of(name)
+    rng = np.random.default_rng(1)
+    step = 1e-6
     x, d = rng.standard_normal((2, *client.model_shape))
     z = client.predictions(x)
     p = np.exp((2 if "paper" in name else 1) * z)
@@ -46,7 +49,9 @@ def test_values_are_those_of_scikit_learn_and_gradients_their_slopes(name):
 
 @pytest.mark.parametrize("name", list(LOSSES)[1:])
 def test_huge_predictions_do_not_overflow(name):
-    loss, z = LOSSES[name], np.array([-1e4, 0, 1e4])
+    """Values, derivatives and curvatures are finite."""
+    loss = LOSSES[name]
+    z = np.array([-1e4, 0, 1e4])
     z, y = (
         (z, np.array([1.0, 1, 1]))
         if name != "softmax"
@@ -61,32 +66,38 @@ def test_huge_predictions_do_not_overflow(name):
     "solver", [fgmp.Exact(), fgmp.Newton(accuracy=1e-8), fgmp.GradientDescent(accuracy=1e-8)]
 )
 @pytest.mark.parametrize("name", ["logistic", "softmax"])
-def test_the_restricted_minimiser_is_scikit_learns(solver, name):
-    """On a support, against LogisticRegression without a penalty; softmax columns up to a common shift."""
-    support, client = np.array([0, 2, 5]), client_of(name, n_samples=200)
-    places = np.arange(np.prod(client.model_shape)).reshape(6, -1)[support].ravel()
+def test_restricted_minimiser_is_that_of_scikit_learn(solver, name):
+    """Without a penalty; columns of softmax up to a common shift."""
+    support = np.array([0, 2, 5])
+    client = client_of(name, n_samples=200)
+    indices = np.arange(np.prod(client.model_shape)).reshape(6, -1)[support].ravel()
     start = SparseModel.zero(client.model_shape)
     b = minimise_on(
-        places, client, StandardBasis(), solver, start, np.random.default_rng(0)
+        indices, client, StandardBasis(), solver, start, np.random.default_rng(0)
     ).dense()[support]
     reference = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-10, max_iter=10_000)
     expected = reference.fit(client.features[:, support], client.targets).coef_.T
     found = b.reshape(3, -1)
     if name == "softmax":
-        found, expected = (m - m.mean(axis=1, keepdims=True) for m in (found, expected))
+        found = found - found.mean(axis=1, keepdims=True)
+        expected = expected - expected.mean(axis=1, keepdims=True)
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_the_hessian_is_the_derivative_of_the_gradient_in_any_coordinates(name):
+def test_hessian_is_the_derivative_of_the_gradient(name):
+    """Also in orthonormal coordinates of a dictionary."""
     rng = np.random.default_rng(0)
     client = client_of(name)
     D = fgmp.Dictionary(rng.standard_normal((6, 5)))
     inside = replace(client, features=D.products(client.features))
     merged = np.array([0, 2, 3]) if name != "softmax" else np.array([0, 1, 4, 6, 8, 11, 13])
     problem = RestrictedProblem.of(inside, merged, D).orthonormalised()
-    z, d, step = rng.standard_normal(len(merged)), rng.standard_normal(len(merged)), 1e-6
-    ahead, behind = (problem.gradient(problem.predictions(z + s * d)) for s in (step, -step))
+    z = rng.standard_normal(len(merged))
+    d = rng.standard_normal(len(merged))
+    step = 1e-6
+    ahead = problem.gradient(problem.predictions(z + step * d))
+    behind = problem.gradient(problem.predictions(z + -step * d))
     hessian = problem.hessian(problem.predictions(z))
     np.testing.assert_allclose(hessian @ d, (ahead - behind) / (2 * step), atol=1e-6)
     signal = D.synthesise(SparseModel(merged, problem.coefficients(z), inside.model_shape).dense())
@@ -99,9 +110,8 @@ def test_the_hessian_is_the_derivative_of_the_gradient_in_any_coordinates(name):
 @pytest.mark.parametrize(
     "selection", [fgmp.PerOutput(), fgmp.PerOutput((2,)), Overall(), Overall((2,))]
 )
-def test_three_outputs_in_a_dictionary_are_one_vector_in_the_block_diagonal_dictionary_of_the_three(
-    approximation, selection
-):
+def test_three_outputs_are_one_vector_in_a_block_diagonal_dictionary(approximation, selection):
+    """Selections, norms, projections and correlations agree."""
     rng = np.random.default_rng(1)
     D = fgmp.Dictionary(rng.standard_normal((12, 8)), approximation).with_selection(selection)
     block = fgmp.Dictionary(np.kron(D.atoms, np.eye(3)), approximation)
@@ -118,7 +128,8 @@ def test_three_outputs_in_a_dictionary_are_one_vector_in_the_block_diagonal_dict
         columns = [D.select_atoms(column, 4) * 3 + c for c, column in enumerate(correlations.T)]
         np.testing.assert_array_equal(chosen, np.sort(np.concatenate(columns)))
     support = np.sort(rng.choice(24, 9, replace=False))
-    model, vector = (SparseModel(support, np.arange(1.0, 10), shape) for shape in ((8, 3), (24,)))
+    model = SparseModel(support, np.arange(1.0, 10), (8, 3))
+    vector = SparseModel(support, np.arange(1.0, 10), (24,))
     assert D.norm(model) == pytest.approx(block.norm(vector))
     kept = np.sort(rng.choice(24, 6, replace=False))
     np.testing.assert_allclose(

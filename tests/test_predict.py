@@ -1,4 +1,4 @@
-"""A fitted estimator goes through JSON and predicts as before, and `fgmp predict` finds its columns by name."""
+"""Estimators go through JSON and predict as before; `fgmp predict` finds columns by name."""
 
 import csv
 import io
@@ -46,37 +46,36 @@ def refusal(done):
     return lines[0].removeprefix("Error: ")
 
 
-def test_what_is_printed_are_the_models_own_predictions_or_one_line_on_what_does_not_fit(
-    kept, tmp_path
-):
+def test_predict_prints_the_predictions_of_the_model(kept):
+    """Columns are found by name, in any order; a classifier prints its probabilities too."""
     model, path = kept
-    np.testing.assert_array_equal(
-        model_from_json(path.read_text()).predict(TABLE), model.predict(TABLE)
-    )
     shuffled = TABLE[["c", "a", "b"]].assign(more="text").to_csv(index=False)
     printed = pd.read_csv(io.StringIO(run(path, shuffled).output))
     expected = {"prediction": model.predict(TABLE)}
     if isinstance(model, FedGradMPClassifier):
-        chances = model.predict_proba(TABLE).T
-        expected |= {
-            f"probability of {label}": row
-            for label, row in zip(model.classes_, chances, strict=True)
-        }
+        probabilities = model.predict_proba(TABLE).T
+        for label, column in zip(model.classes_, probabilities, strict=True):
+            expected[f"probability of {label}"] = column
     pd.testing.assert_frame_equal(printed, pd.DataFrame(expected), check_dtype=False, rtol=1e-12)
-    assert (
-        "Error: the table has no column 'c'; its columns are 'a', 'b'\n"
-        in run(path, "a,b\n1,2\n").output
-    )
-    (tmp_path / "other").write_text("a,b\n1,2\n")
-    assert (
-        "expected a file with what to_json of a fitted estimator returned"
-        in run(tmp_path / "other", "a,b,c\n1,2,3\n").output
-    )
+
+
+def test_model_from_json_has_the_same_predictions(kept):
+    """To the bit."""
+    model, path = kept
+    loaded = model_from_json(path.read_text())
+    np.testing.assert_array_equal(loaded.predict(TABLE), model.predict(TABLE))
+
+
+def test_predict_without_a_column_is_refused(kept):
+    """The line has the missing column, and those that there are."""
+    _, path = kept
+    words = "Error: the table has no column 'c'; its columns are 'a', 'b'\n"
+    assert words in run(path, "a,b\n1,2\n").output
 
 
 @pytest.fixture
 def model(tmp_path):
-    """y = a - b, exactly, so that a prediction can be told by hand."""
+    """y = a - b, exactly, so that predictions are known."""
     fitted = FedGradMPRegressor(2).fit(TABLE, TABLE["a"] - TABLE["b"])
     (tmp_path / "model").write_text(fitted.to_json())
     return tmp_path / "model"
@@ -94,7 +93,8 @@ def model(tmp_path):
         "note,a,note,b,c\nx,1,y,2,3\n",
     ],
 )
-def test_a_table_as_people_have_it_is_read(model, table):
+def test_table_in_a_common_form_is_read(model, table):
+    """Byte order marks, quotes, spaces, empty lines and other columns."""
     np.testing.assert_allclose(predictions(run(model, table)), [-1.0], atol=1e-9)
 
 
@@ -154,20 +154,25 @@ def test_a_table_as_people_have_it_is_read(model, table):
         (b"a,b,c\n1,2,\xff\n", "the table is no text in UTF-8 near line 1"),
     ],
 )
-def test_a_table_that_does_not_fit_is_refused_in_one_line_without_its_cells(model, table, words):
+def test_table_that_does_not_fit_is_refused_without_its_cells(model, table, words):
+    """One line has the row and the column, and shows no number of the table."""
     said = refusal(run(model, table))
     assert said == words
     assert "71.25" not in said
 
 
-def test_a_model_without_names_asks_whether_the_first_line_is_a_header(tmp_path):
+def test_model_without_names_asks_for_a_header_option(tmp_path):
+    """Numbers in the first line may be names or rows."""
     X = TABLE.to_numpy()
     fitted = FedGradMPRegressor(2).fit(X, X[:, 0] - X[:, 1])
     (tmp_path / "model").write_text(fitted.to_json())
-    path, rows = tmp_path / "model", "5,2,3\n1,2,3\n"
-    asked = "the first line of the table has numbers; expected names, or --header or --no-header"
-    assert refusal(run(path, rows)) == asked
-    assert refusal(run(path, "0,1,2\n5,2,3\n")) == asked  # as pandas writes columns without names
+    path = tmp_path / "model"
+    rows = "5,2,3\n1,2,3\n"
+    question = "the first line of the table has numbers; expected names, or --header or --no-header"
+    assert refusal(run(path, rows)) == question
+    assert (
+        refusal(run(path, "0,1,2\n5,2,3\n")) == question
+    )  # as pandas writes columns without names
     np.testing.assert_allclose(predictions(run(path, rows, "--no-header")), [3.0, -1.0], atol=1e-9)
     np.testing.assert_allclose(
         predictions(run(path, "0,1,2\n5,2,3\n", "--header")), [3.0], atol=1e-9
@@ -176,7 +181,8 @@ def test_a_model_without_names_asks_whether_the_first_line_is_a_header(tmp_path)
     assert refusal(run(path, "x,y\n5,2\n")) == "the table has 2 columns of features; expected 3"
 
 
-def test_a_model_with_names_takes_a_table_without_a_header_in_its_order(model):
+def test_model_with_names_reads_a_table_without_header(model):
+    """The columns are in the order of the model."""
     np.testing.assert_allclose(
         predictions(run(model, "5,2,3\n1,2,3\n", "--no-header")), [3.0, -1.0], atol=1e-9
     )
@@ -197,16 +203,19 @@ def test_a_model_with_names_takes_a_table_without_a_header_in_its_order(model):
         b'{"format": "fgmp model 9"}',
         pickle.dumps({"a": 1}),
         b"[" * 100_000,
+        b"a,b\n1,2\n",
     ],
 )
-def test_a_file_that_is_no_model_is_refused_in_one_line(tmp_path, content):
+def test_file_that_is_no_model_is_refused(tmp_path, content):
+    """The line says which file was expected."""
     (tmp_path / "model").write_bytes(content)
     said = refusal(run(tmp_path / "model", "a,b,c\n1,2,3\n"))
-    assert said.startswith("MODEL is ") and "expected a file with what to_json" in said
+    assert said.startswith("MODEL is ")
+    assert "expected a file with what to_json" in said
 
 
-def test_a_pickle_is_not_opened(tmp_path):
-    """A file of joblib, which would run what is in it, is no model."""
+def test_pickle_is_not_unpickled(tmp_path):
+    """A file of joblib would run code, and is no model."""
     joblib.dump(Opened(), tmp_path / "model")
     assert "to_json" in refusal(run(tmp_path / "model", "a,b,c\n1,2,3\n"))
     assert not Opened.was_opened
@@ -224,7 +233,8 @@ class Opened:
         return {"a": 1}
 
 
-def test_an_estimator_that_was_not_fitted_is_named():
+def test_json_of_an_estimator_that_is_not_fitted_is_refused():
+    """The error is that of scikit-learn."""
     with pytest.raises(ValueError, match="not fitted yet"):
         FedGradMPRegressor(2).to_json()
 
@@ -240,7 +250,8 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("words", CHANGES)
-def test_a_model_whose_parts_do_not_fit_together_is_refused(words):
+def test_json_with_parts_that_do_not_fit_is_refused(words):
+    """Sizes, columns, names of attributes and of estimators are checked."""
     content = json.loads(FedGradMPRegressor(2).fit(TABLE, TABLE["a"] - TABLE["b"]).to_json())
     CHANGES[words](content)
     with pytest.raises(ValueError, match=words):
@@ -251,62 +262,78 @@ def test_a_model_whose_parts_do_not_fit_together_is_refused(words):
     "labels", [["ill", "well"], [0, 1], [1.0, 2.0, 3.0], [True, False], ["a", "b", "c"]]
 )
 @pytest.mark.parametrize("named", [True, False])
-def test_a_classifier_comes_back_from_json_with_its_labels(labels, named):
+def test_classifier_from_json_has_its_labels(labels, named):
+    """Predictions, probabilities and the JSON are the same."""
     y = np.array(labels)[np.arange(60) % len(labels)]
     X = TABLE if named else TABLE.to_numpy()
     model = FedGradMPClassifier(2, rounds=5, C=np.inf).fit(X, y, groups=np.arange(60) % 3)
     again = model_from_json(model.to_json())
-    assert again.classes_.dtype == model.classes_.dtype and again.C == np.inf
+    assert again.classes_.dtype == model.classes_.dtype
+    assert again.C == np.inf
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
     np.testing.assert_array_equal(again.groups_, model.groups_)
-    assert again.support_.tolist() == model.support_.tolist() and again.to_json() == model.to_json()
+    assert again.support_.tolist() == model.support_.tolist()
+    assert again.to_json() == model.to_json()
 
 
-def test_groups_that_json_does_not_hold_are_named():
+def test_json_of_groups_that_are_dates_is_refused():
+    """The message has their type."""
     site = np.array(["2020-01-01", "2021-01-01"], "datetime64[D]")[np.arange(60) % 2]
     model = FedGradMPRegressor(1).fit(TABLE, TABLE["a"], site)
     with pytest.raises(ValueError, match="groups_ holds a value of type date"):
         model.to_json()
 
 
-@pytest.mark.parametrize("sites", [["north", "coast", "valley"], [7, 12, 30]])
-def test_a_model_with_an_intercept_for_each_group_reads_the_column_that_is_named(tmp_path, sites):
-    site = np.array(sites)[np.arange(60) % 3]
-    y = TABLE["a"] - TABLE["b"] + np.array([0.0, 10.0, 20.0])[np.arange(60) % 3]
-    (tmp_path / "model").write_text(
-        FedGradMPRegressor(2, fit_intercept="per_group").fit(TABLE, y, site).to_json()
-    )
-    path, table = (
-        tmp_path / "model",
-        f"site,a,b,c\n{sites[2]},1,2,3\n{sites[0]},1,2,3\nelsewhere,1,2,3\n",
-    )
-    done = run(path, table, "--groups", "site")
+@pytest.fixture(params=[["north", "coast", "valley"], [7, 12, 30]], ids=["text", "numbers"])
+def with_intercepts(request, tmp_path):
+    """A model of three groups that are ten apart, and a table with an unknown group."""
+    sites = request.param
+    groups = np.arange(60) % 3
+    y = TABLE["a"] - TABLE["b"] + np.array([0.0, 10.0, 20.0])[groups]
+    model = FedGradMPRegressor(2, fit_intercept="per_group").fit(TABLE, y, np.array(sites)[groups])
+    (tmp_path / "model").write_text(model.to_json())
+    table = f"site,a,b,c\n{sites[2]},1,2,3\n{sites[0]},1,2,3\nelsewhere,1,2,3\n"
+    return tmp_path / "model", table
+
+
+def test_predict_with_groups_reads_the_named_column(with_intercepts):
+    """Rows of an unknown group get the mean intercept, with a warning."""
+    done = run(*with_intercepts, "--groups", "site")
     np.testing.assert_allclose(predictions(done), [19.0, -1.0, 9.0], atol=1e-6)
-    assert (
-        "Warning: groups ['elsewhere'] took no part in the fit: their rows get the mean intercept"
-        in done.stderr
-    )
-    done = run(path, table)
+    words = "groups ['elsewhere'] took no part in the fit: their rows get the mean intercept"
+    assert f"Warning: {words}" in done.stderr
+
+
+def test_predict_without_groups_warns_of_the_mean_intercept(with_intercepts):
+    """The warning names the option."""
+    done = run(*with_intercepts)
     np.testing.assert_allclose(predictions(done), [9.0, 9.0, 9.0], atol=1e-6)
-    assert (
-        "Warning: all rows get the mean intercept; --groups COLUMN gives them that of their group"
-        in done.stderr
-    )
-    assert refusal(run(path, table, "--groups", "hospital")).startswith(
-        "the table has no column 'hospital'; its"
-    )
-    assert refusal(run(path, "site,a,b,c\n,1,2,3\n", "--groups", "site")) == (
-        "row 1 (line 2), column 'site', is empty; expected a value"
-    )
+    words = "all rows get the mean intercept; --groups COLUMN gives them that of their group"
+    assert f"Warning: {words}" in done.stderr
 
 
-def test_a_column_of_groups_for_a_model_with_one_intercept_is_refused(model):
+def test_predict_with_groups_in_a_missing_column_is_refused(with_intercepts):
+    """The line has the columns that there are."""
+    line = refusal(run(*with_intercepts, "--groups", "hospital"))
+    assert line.startswith("the table has no column 'hospital'; its")
+
+
+def test_predict_with_an_empty_group_is_refused(with_intercepts):
+    """The line has the row and the column."""
+    path, _ = with_intercepts
+    line = refusal(run(path, "site,a,b,c\n,1,2,3\n", "--groups", "site"))
+    assert line == "row 1 (line 2), column 'site', is empty; expected a value"
+
+
+def test_groups_for_a_model_with_one_intercept_are_refused(model):
+    """They would change nothing."""
     words = "--groups is 'site', and MODEL has one intercept; expected no --groups"
     assert refusal(run(model, "site,a,b,c\nnorth,1,2,3\n", "--groups", "site")) == words
 
 
-def test_labels_that_a_spreadsheet_would_run_are_printed_as_text(tmp_path):
+def test_labels_that_look_like_formulas_are_printed_as_text(tmp_path):
+    """A spreadsheet would run them."""
     labels = np.array(["=cmd|' /C calc'!A0", "@SUM(A1)", "-1", "+well", "\tx", "well"])[
         np.arange(60) % 6
     ]
@@ -321,7 +348,8 @@ def test_labels_that_a_spreadsheet_would_run_are_printed_as_text(tmp_path):
     assert all(name.startswith("p") for name in printed[0])
 
 
-def test_cells_that_begin_like_a_formula_are_inert_and_numbers_stay():
+def test_inert_quotes_formulas_and_leaves_numbers():
+    """Negative numbers are no formulas."""
     texts = ["=1+1", "+x", "-x", "@x", "  =x", "\r=x", "\tx"]
     assert [inert(text) for text in texts] == [f"'{text}" for text in texts]
     assert [inert(value) for value in ("-1.5", "+5", "x=1", -1.5, 7, "")] == [

@@ -1,4 +1,4 @@
-"""Median and trimmed mean against NumPy and rows written out; what they bear is in notebook 14."""
+"""Median and trimmed mean, against NumPy on repeated rows; notebook 14 is about their limits."""
 
 import numpy as np
 import pytest
@@ -15,10 +15,11 @@ from fgmp.sparse_model import SparseModel
     st.integers(0, 2**32 - 1),
     st.integers(0, 9),
 )
-def test_a_weight_is_so_many_clients_alike(times, seed, tenths):
-    """With whole weights: every row written out as often as it weighs; the share cut is a whole number of rows."""
+def test_integer_weight_equals_repeated_rows(times, seed, tenths):
+    """For the median and for the trimmed mean of NumPy."""
     values = np.random.default_rng(seed).integers(-3, 4, (len(times), 20)).astype(float)
-    rows, weights = np.repeat(values, times, axis=0), np.array(times) / sum(times)
+    rows = np.repeat(values, times, axis=0)
+    weights = np.array(times) / sum(times)
     np.testing.assert_allclose(
         fgmp.Median().of_columns(values, weights), np.median(rows, axis=0), atol=1e-12
     )
@@ -30,10 +31,12 @@ def test_a_weight_is_so_many_clients_alike(times, seed, tenths):
 
 @pytest.mark.parametrize("aggregator", [fgmp.Mean(), fgmp.Median(), fgmp.TrimmedMean(0.2)])
 @pytest.mark.parametrize("shape", [(30,), (10, 3)])
-def test_sparse_models_are_reduced_as_dense_ones(aggregator, shape):
+def test_aggregate_of_sparse_models_is_that_of_dense_ones(aggregator, shape):
+    """The mean is that by hand."""
     rng = np.random.default_rng(0)
     models = [rng.standard_normal(shape) * (rng.random(shape) < 0.4) for _ in range(7)]
-    weights, rows = rng.dirichlet(np.ones(7)), np.reshape(models, (7, 30))
+    weights = rng.dirichlet(np.ones(7))
+    rows = np.reshape(models, (7, 30))
     thin = [SparseModel.of(model) for model in models]
     sparse = aggregator(UpdateSpec(shape, most=30, near=models[0]).stack(thin, weights))
     dense = aggregator(UpdateSpec(shape, near=models[0]).stack(models, weights))
@@ -44,10 +47,12 @@ def test_sparse_models_are_reduced_as_dense_ones(aggregator, shape):
 
 
 @pytest.mark.parametrize("count", [3, 5, 7, 10, 11, 30])
-def test_a_share_that_is_just_as_large_as_that_of_the_liars_is_enough(count):
-    """Rounding leaves no crumb of a liar's weight inside."""
-    liars = (count - 1) // 3
-    values = np.r_[np.full(liars, 1e300), np.linspace(0, 1, count - liars)][:, None]
+def test_trimmed_mean_of_the_adversaries_share_is_bounded(count):
+    """Rounding leaves no part of an adversary's weight inside."""
+    n_adversaries = (count - 1) // 3
+    values = np.r_[np.full(n_adversaries, 1e300), np.linspace(0, 1, count - n_adversaries)][:, None]
     assert (
-        0 <= fgmp.TrimmedMean(liars / count).of_columns(values, np.full(count, 1 / count))[0] <= 1
+        0
+        <= fgmp.TrimmedMean(n_adversaries / count).of_columns(values, np.full(count, 1 / count))[0]
+        <= 1
     )

@@ -4,11 +4,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from garbage import not_finite
+from cases import METHODS
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from malformed_updates import not_finite
 from scipy.stats import chisquare
-from test_simulate import ALL
 
 import fgmp
 from fgmp.faults import Corrupted
@@ -92,10 +92,10 @@ def test_a_sum_is_off_by_half_a_unit_for_each_answer_and_by_rounding(resolution)
             )
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", METHODS)
 def test_every_method_ends_where_it_does_without(name):
     plain, secure = (
-        fgmp.simulate(ALL[name], FED, 3, rng=0, aggregator=r)
+        fgmp.simulate(METHODS[name](), FED, 3, rng=0, aggregator=r)
         for r in (fgmp.Mean(), fgmp.SecureSum())
     )
     np.testing.assert_allclose(secure.x, plain.x, atol=1e-8)
@@ -104,7 +104,7 @@ def test_every_method_ends_where_it_does_without(name):
 
 def test_clients_that_drop_out_are_left_out_of_the_sum_and_of_its_weights():
     faulty = fgmp.Faulty(FED, fgmp.DropOut(clients=[1]), Corrupted(not_finite, clients=[4]))
-    for method in (ALL["SharedSupportGradMP"], ALL["FedAvg"]):
+    for method in (METHODS["SharedSupportGradMP"](), METHODS["FedAvg"]()):
         plain, secure = (
             fgmp.simulate(method, faulty, 3, rng=0, aggregator=r) for r in (None, fgmp.SecureSum())
         )
@@ -119,7 +119,9 @@ def test_a_round_with_fewer_than_the_threshold_is_lost_and_counted():
     faulty = fgmp.Faulty(FED, fgmp.DropOut(clients=[1]), Corrupted(not_finite, clients=[4]))
     secure, unheard = fgmp.SecureSum(threshold=5), fgmp.History(objective_on=0)
     with pytest.warns(fgmp.AdviceWarning, match="no update arrived in 3 rounds"):
-        lost = fgmp.simulate(ALL["FedAvg"], faulty, 3, rng=0, aggregator=secure, history=unheard)
+        lost = fgmp.simulate(
+            METHODS["FedAvg"](), faulty, 3, rng=0, aggregator=secure, history=unheard
+        )
     assert not lost.x.any() and lost.rejected == {"missing": 3, "not_finite": 3}
     np.testing.assert_array_equal(lost.history["clients"], 0)
 

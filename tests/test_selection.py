@@ -1,4 +1,4 @@
-"""What counts as one of the tau, against sorting and enumeration; what always stays; thresholds and pursuits."""
+"""Selections, thresholds and pursuits, against sorting, enumeration and exact fractions."""
 
 import sys
 from fractions import Fraction
@@ -18,20 +18,21 @@ from fgmp.sparse_model import SparseModel
 KINDS = {"output": fgmp.PerOutput, "atom": fgmp.PerAtom, "all": Overall}
 
 
-def by_sorting(kind, values, count, spared):
-    """The entries kept, by a stable sort of what counts."""
-    kept, sizes = np.zeros(values.shape, bool), np.abs(values)
-    rows = [row for row in range(len(values)) if row not in spared]
+def keep_by_sorting(kind, values, count, always_include):
+    """Return a mask of the selected entries, by a stable sort."""
+    kept = np.zeros(values.shape, bool)
+    sizes = np.abs(values)
+    rows = [row for row in range(len(values)) if row not in always_include]
     if kind == "atom":
         sizes = np.linalg.norm(values, axis=1)
         kept[sorted(rows, key=lambda row: -sizes[row])[:count]] = True
     else:
         columns = range(values.shape[1])
         for group in [columns] if kind == "all" else [[column] for column in columns]:
-            places = [(row, column) for row in rows for column in group]
-            for place in sorted(places, key=lambda place: -sizes[place])[:count]:
-                kept[place] = True
-    kept[list(spared)] = True
+            entries = [(row, column) for row in rows for column in group]
+            for entry in sorted(entries, key=lambda entry: -sizes[entry])[:count]:
+                kept[entry] = True
+    kept[list(always_include)] = True
     return kept
 
 
@@ -41,9 +42,11 @@ always_include = st.sampled_from([(), (0,), (1, 3)])
 
 @settings(deadline=None, max_examples=300)
 @given(st.sampled_from(list(KINDS)), entries, st.integers(1, 13), always_include)
-def test_what_is_kept_is_what_sorting_keeps(kind, values, count, spared):
-    before, selection = values.copy(), KINDS[kind](spared)
-    expected = by_sorting(kind, values.reshape(len(values), -1), count, spared).reshape(
+def test_selection_keeps_what_sorting_keeps(kind, values, count, included):
+    """All ways to select agree with a stable sort, and leave the values as they are."""
+    before = values.copy()
+    selection = KINDS[kind](included)
+    expected = keep_by_sorting(kind, values.reshape(len(values), -1), count, included).reshape(
         values.shape
     )
     np.testing.assert_array_equal(selection.select(values, count), np.flatnonzero(expected))
@@ -54,7 +57,7 @@ def test_what_is_kept_is_what_sorting_keeps(kind, values, count, spared):
         values.reshape(-1)[selection.select_from(SparseModel.of(values), count)], values[inside]
     )
     assert selection.holds(np.flatnonzero(expected), values.shape, count)
-    counted = np.delete(expected.reshape(len(values), -1), spared, axis=0)
+    counted = np.delete(expected.reshape(len(values), -1), included, axis=0)
     held = {
         "output": counted.sum(axis=0).max(),
         "atom": counted.any(axis=1).sum(),
@@ -63,13 +66,16 @@ def test_what_is_kept_is_what_sorting_keeps(kind, values, count, spared):
     assert held == 0 or not selection.holds(np.flatnonzero(expected), values.shape, held - 1)
 
 
-def test_what_is_not_a_number_stays():
+def test_hard_threshold_keeps_nan_and_infinity():
+    """A selection does not hide that a value is not finite."""
     v = np.array([[np.nan, 3.0], [1.0, np.inf]])
     assert not any(np.isfinite(kind().hard(v, 1)).all() for kind in KINDS.values())
 
 
-def test_what_always_stays_is_kept_in_order_once():
-    assert fgmp.PerAtom(3).always_include == (3,) and fgmp.PerAtom([3, 1, 3]).always_include == (
+def test_always_include_is_sorted_without_repeats():
+    """An atom may be given alone, and several in any order."""
+    assert fgmp.PerAtom(3).always_include == (3,)
+    assert fgmp.PerAtom([3, 1, 3]).always_include == (
         1,
         3,
     )
@@ -77,31 +83,34 @@ def test_what_always_stays_is_kept_in_order_once():
 
 @settings(deadline=None)
 @given(st.sampled_from(list(KINDS)), entries, st.floats(0, 3), always_include)
-def test_soft_thresholds_are_proximal_steps(kind, values, threshold, spared):
-    """S(v, t) = sign(v) max(|v| - t, 0), which for atoms shortens rows; minimises ||x - v||^2/2 + t penalty(x)."""
+def test_soft_threshold_is_the_proximal_step(kind, values, threshold, included):
+    """S(v, t) = sign(v) max(|v| - t, 0) minimises ||x - v||^2/2 + t penalty(x).
+
+    For atoms it shortens the rows.
+    """
     v = values.reshape(len(values), -1) / 4
     sizes = np.linalg.norm(v, axis=1, keepdims=True) if kind == "atom" else np.abs(v)
     expected = v * np.divide(
         np.maximum(sizes - threshold, 0), sizes, out=np.zeros_like(sizes), where=sizes > 0
     )
-    expected[list(spared)] = v[list(spared)]
-    found = KINDS[kind](spared).soft(values / 4, threshold)
+    expected[list(included)] = v[list(included)]
+    found = KINDS[kind](included).soft(values / 4, threshold)
     np.testing.assert_allclose(found, expected.reshape(values.shape), atol=1e-15)
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([(), (1,), (0, 5)]))
-def test_pursuits_start_with_what_always_stays(seed, first):
-    """A plain pursuit with least squares in every step, on the signals themselves."""
+def test_pursuit_starts_with_atoms_that_are_always_included(seed, first):
+    """Against a plain pursuit with least squares in every step, on the signals."""
     rng = np.random.default_rng(seed)
-    atoms, signals = rng.standard_normal((10, 8)), rng.standard_normal((10, 3))
-    unit, gram, correlations = (
-        atoms / np.linalg.norm(atoms, axis=0),
-        atoms.T @ atoms,
-        atoms.T @ signals,
-    )
+    atoms = rng.standard_normal((10, 8))
+    signals = rng.standard_normal((10, 3))
+    unit = atoms / np.linalg.norm(atoms, axis=0)
+    gram = atoms.T @ atoms
+    correlations = atoms.T @ signals
     for outputs in (3, 1):
-        some, taken = signals[:, :outputs], list(first)
+        some = signals[:, :outputs]
+        taken = list(first)
         for _ in range(3):
             sizes = np.linalg.norm(
                 unit.T @ (some - unit[:, taken] @ np.linalg.pinv(unit[:, taken]) @ some), axis=1
@@ -118,26 +127,35 @@ def test_pursuits_start_with_what_always_stays(seed, first):
         )
 
 
-def test_the_pursuit_stops_where_a_signal_is_represented_and_skips_dependent_atoms():
+@pytest.mark.parametrize("smallest", [1.0, 1e-9])
+def test_pursuit_stops_when_the_signal_is_represented(smallest):
+    """A wide range of coefficients is no reason to stop before."""
+    atoms = np.random.default_rng(0).standard_normal((200, 30))
+    signal = atoms[:, [3, 7, 20]] @ [1.0, -smallest, 2.0]
+    found = matching_pursuit(atoms.T @ atoms, atoms.T @ signal, 8)
+    np.testing.assert_array_equal(found, [3, 7, 20])
+
+
+def test_pursuit_of_several_outputs_may_select_more_than_there_are_atoms():
+    """Three outputs share a count of 70 among 30 atoms."""
     rng = np.random.default_rng(0)
     atoms = rng.standard_normal((200, 30))
-    for wide in (1.0, 1e-9):  # a wide range of coefficients is no reason to stop
-        signal = atoms[:, [3, 7, 20]] @ [1.0, -wide, 2.0]
-        np.testing.assert_array_equal(
-            matching_pursuit(atoms.T @ atoms, atoms.T @ signal, 8), [3, 7, 20]
-        )
-    found = Overall().pursue(atoms.T @ atoms, atoms.T @ rng.standard_normal((200, 3)), 70)
-    assert (
-        len(found) == 70
-    )  # three outputs share a count that may be larger than the number of atoms
+    signals = rng.standard_normal((200, 3))
+    assert len(Overall().pursue(atoms.T @ atoms, atoms.T @ signals, 70)) == 70
+
+
+def test_pursuit_skips_dependent_atoms():
+    """An atom in the span of those that are selected is never selected."""
+    rng = np.random.default_rng(0)
     atoms = rng.standard_normal((20, 30))
     atoms[:, 9] = atoms[:, 3] + atoms[:, 7]
     found = matching_pursuit(atoms.T @ atoms, atoms.T @ rng.standard_normal(20), 20)
-    assert len(found) == 20 and np.linalg.matrix_rank(atoms[:, found]) == 20
+    assert len(found) == 20
+    assert np.linalg.matrix_rank(atoms[:, found]) == 20
 
 
 class Bounded:
-    """Within it, code of this package that runs more lines than that is an AssertionError: nothing hangs."""
+    """Let an AssertionError end a block that runs too many lines of fgmp.selection."""
 
     def __init__(self, lines=20_000):
         self.lines = lines
@@ -170,7 +188,7 @@ INTEGERS = {
 
 
 def without_repeats(atoms):
-    """The atoms that are not zero, nor multiples of those before them."""
+    """Return the atoms that are neither zero nor multiples of earlier ones."""
     kept = []
     for column in atoms.T:
         alike = [abs(column @ other) ** 2 == (column @ column) * (other @ other) for other in kept]
@@ -180,9 +198,12 @@ def without_repeats(atoms):
 
 
 def in_fractions(gram, correlations, count, first):
-    """Orthogonal matching pursuit without rounding, for each output; None where two atoms are equally good."""
-    d, gram = len(gram), [[Fraction(int(entry)) for entry in row] for row in gram]
-    residual, basis, taken = [Fraction(int(entry)) for entry in correlations], [], set(first)
+    """Return the support of orthogonal matching pursuit without rounding; None if two atoms tie."""
+    d = len(gram)
+    gram = [[Fraction(int(entry)) for entry in row] for row in gram]
+    residual = [Fraction(int(entry)) for entry in correlations]
+    basis = []
+    taken = set(first)
 
     def take(atom):
         direction = gram[atom][:]
@@ -215,21 +236,21 @@ def in_fractions(gram, correlations, count, first):
     st.integers(1, 8),
     st.sampled_from([(), (0,), (1, 2)]),
 )
-def test_a_pursuit_in_exact_arithmetic_ends_with_no_more_than_asked_for(kind, seed, count, first):
-    """Residuals that are zero to the bit, zero signals too; against the same in fractions where no two atoms tie."""
+def test_pursuit_of_integers_ends_with_at_most_the_count(kind, seed, count, first):
+    """Residuals are zero to the bit; without ties the support is that in fractions."""
     rng = np.random.default_rng(seed)
     atoms = without_repeats(INTEGERS[kind](rng))
     d = atoms.shape[1]
     some = rng.integers(-2, 3, (d, 2)) * rng.integers(0, 2, (d, 2))
-    gram, correlations = (atoms.T @ atoms).astype(float), (atoms.T @ atoms @ some).astype(float)
+    gram = (atoms.T @ atoms).astype(float)
+    correlations = (atoms.T @ atoms @ some).astype(float)
     with Bounded():
         found = {make: make(first).pursue(gram, correlations, count) for make in KINDS.values()}
         alone = matching_pursuit(gram, correlations[:, 0], count, first)
     fixed = np.add.outer(2 * np.array(first, int), range(2)).reshape(-1)
     for make, support in found.items():
-        assert np.array_equal(np.unique(support), support) and set(fixed) <= set(support) <= set(
-            range(2 * d)
-        )
+        assert np.array_equal(np.unique(support), support)
+        assert set(fixed) <= set(support) <= set(range(2 * d))
         assert make(first).holds(support, (d, 2), count)
     expected = in_fractions(gram, correlations[:, 0], count, first)
     if expected is not None:
@@ -237,7 +258,7 @@ def test_a_pursuit_in_exact_arithmetic_ends_with_no_more_than_asked_for(kind, se
 
 
 def structured(name):
-    """Dictionaries whose atoms represent sparse signals to the bit, or nearly."""
+    """Return a dictionary whose atoms represent sparse signals to the bit, or nearly."""
     rng = np.random.default_rng(0)
     frames = np.kron(
         [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 1, 1, 0]], np.ones((4, 1))
@@ -253,15 +274,17 @@ def structured(name):
     }[name]()
 
 
+@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("make", KINDS.values())
 @pytest.mark.parametrize("fixed", [(), (0,)])
 @pytest.mark.parametrize(
     "name", ["scaled basis", "basis and ones", "basis and orthonormal", "learned", "gaussian"]
 )
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
-def test_runs_in_structured_dictionaries_end(name, fixed, make):
-    """Sparse and zero targets, one or several outputs; a client without any gradient."""
-    dictionary, selection = structured(name), make(fixed)
+def test_run_in_a_structured_dictionary_ends(name, fixed, make):
+    """With sparse and zero targets, one or several outputs, and a client without gradient."""
+    dictionary = structured(name)
+    selection = make(fixed)
     targets = [np.zeros(5), 3.0 * np.eye(5)[0], np.array([0, 2.0, 0, 0, -1])]
     numbers = fgmp.Federation.from_arrays([np.eye(5)] * 3, targets)
     labels = fgmp.Federation.from_arrays(
@@ -289,7 +312,8 @@ def test_runs_in_structured_dictionaries_end(name, fixed, make):
 @pytest.mark.parametrize(
     "name", ["scaled basis", "basis and ones", "basis and orthonormal", "learned", "gaussian"]
 )
-def test_approx_tau_ends_where_the_signal_is_one_atom(name):
+def test_approx_tau_of_one_atom_has_that_atom_alone(name):
+    """Whatever the sparsity, a signal of one atom is represented by it."""
     dictionary = structured(name)
     for j, atom in enumerate(dictionary.atoms.T):
         for count in range(1, dictionary.atoms.shape[1] + 1):

@@ -1,4 +1,4 @@
-"""The shared support: GradMP on one pooled client; its sketches, its solvers, what it eliminates, and polishing."""
+"""SharedSupportGradMP: its sketches, solvers and elimination; GradMP on pooled data; polish."""
 
 import pickle
 from dataclasses import replace
@@ -6,50 +6,36 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from cases import two_classes, unequal_regression
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 import fgmp
-from fgmp import Overall
 from fgmp.dictionaries import StandardBasis
 from fgmp.rounds import Streams
+from fgmp.selection import Overall
 from fgmp.shared_support.elimination import eliminated
 from fgmp.shared_support.newton import LocalSteps, SupportState
 from fgmp.shared_support.sketches import SketchContext, hash_matrices
 from fgmp.sparse_model import SparseModel
 
-
-def squared(seed, sizes=(6, 9, 4), n_features=20):
-    rng = np.random.default_rng(seed)
-    truth = np.zeros(n_features)
-    truth[rng.choice(n_features, 3, replace=False)] = rng.standard_normal(3)
-    As = [rng.standard_normal((m, n_features)) for m in sizes]
-    ys = [A @ truth + 0.3 * rng.standard_normal(len(A)) for A in As]
-    return fgmp.Federation.from_arrays(As, ys, weights=rng.random(len(sizes)) + 0.1, truth=truth)
-
-
-def labelled(seed, sizes=(30, 40, 20), loss="logistic"):
-    rng = np.random.default_rng(seed)
-    As, w = [rng.standard_normal((m, 8)) for m in sizes], rng.standard_normal(8)
-    ys = [(A @ w + 2 * rng.standard_normal(len(A)) > 0).astype(int) for A in As]
-    return fgmp.Federation.from_arrays(As, ys, loss)
+pytestmark = pytest.mark.usefixtures("backend")
 
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10_000), st.integers(1, 4), st.booleans())
 @example(4843, 4, True)
-def test_with_nothing_cut_it_is_gradmp_on_the_pooled_data(seed, sparsity, in_dictionary):
-    federation = squared(seed)
+def test_shared_support_without_elimination_is_gradmp_on_pooled_data(seed, sparsity, in_dictionary):
+    """Exchanges of sums give the iterates of GradMP on all rows, in any dictionary."""
+    federation = unequal_regression(seed)
     dictionary = fgmp.gaussian_dictionary(20, 25, rng=1) if in_dictionary else StandardBasis()
     shared = fgmp.SharedSupportGradMP(sparsity, dictionary=dictionary, pruning="largest")
     gradmp = fgmp.FedGradMP(sparsity=sparsity, local_iterations=1, dictionary=dictionary)
-    # Without the server of FedGradMP: in a coherent dictionary its projection may choose other atoms once more.
-    (client,), x = (
-        federation.pooled().prepare(gradmp).clients,
-        SparseModel.zero((dictionary.n_atoms(20),)),
-    )
+    # Without the server of FedGradMP, whose projection may select other coherent atoms.
+    (client,) = federation.pooled().prepare(gradmp).clients
+    x = SparseModel.zero((dictionary.n_atoms(20),))
     for rounds in (1, 2, 3):
         ours = fgmp.simulate(shared, federation, rounds, rng=0)
         x = gradmp.client_update(client, x, np.random.default_rng(0))
@@ -65,25 +51,28 @@ def on_support(federation, solver, support, start=1e-3, **options):
     return fgmp.polish(result, federation, solver=solver, **options)
 
 
-def test_in_a_dictionary_the_norm_is_that_of_the_signal():
-    federation, dictionary = squared(0, sizes=(2, 2)), fgmp.gaussian_dictionary(20, 30, rng=3)
+def test_newton_in_a_dictionary_gives_minimum_norm_signal():
+    """Of all minimisers it is the one whose signal is shortest, not its coefficients."""
+    federation = unequal_regression(0, sizes=(2, 2))
+    dictionary = fgmp.gaussian_dictionary(20, 30, rng=3)
     support = np.arange(8)
-    point, solver = (
-        SupportState(SparseModel(support, np.ones(8), (30,))),
-        fgmp.NewtonOnSupport(dictionary=dictionary),
-    )
+    point = SupportState(SparseModel(support, np.ones(8), (30,)))
+    solver = fgmp.NewtonOnSupport(dictionary=dictionary)
     clients = federation.prepare(solver).clients
     answers = [solver.client_update(client, solver.message(point), None) for client in clients]
     end = solver.server_update(point, federation.weights @ np.array(answers))
     found = dictionary.synthesise(end.model.dense())
-    one, span = federation.pooled().clients[0], np.linalg.qr(dictionary.atoms[:, support])[0]
+    one = federation.pooled().clients[0]
+    span = np.linalg.qr(dictionary.atoms[:, support])[0]
     expected = span @ np.linalg.lstsq(one.features @ span, one.targets, rcond=None)[0]
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.05])
-def test_newton_steps_end_at_scikit_learns_logistic_regression(ridge):
-    federation, support = labelled(0), np.array([0, 2, 3, 6])
+def test_newton_steps_end_at_logistic_regression_of_scikit_learn(ridge):
+    """Twelve steps on a support end where scikit-learn ends, with the same ridge."""
+    federation = two_classes(0)
+    support = np.array([0, 2, 3, 6])
     found = on_support(federation, fgmp.NewtonOnSupport(steps=12, ridge=ridge), support).x[support]
     A = np.vstack([client.features for client in federation.clients])[:, support]
     y = np.concatenate([client.targets for client in federation.clients])
@@ -92,9 +81,9 @@ def test_newton_steps_end_at_scikit_learns_logistic_regression(ridge):
     np.testing.assert_allclose(found, reference.coef_[0], rtol=1e-4)
 
 
-def test_one_step_in_each_round_serves_any_loss_where_it_is_allowed():
-    """On the support of all features, rounds of one step end where one round of many steps does."""
-    federation = labelled(0)
+def test_one_newton_step_for_other_losses_is_refused_unless_allowed():
+    """If it is allowed, rounds of one step end where one round of many steps does."""
+    federation = two_classes(0)
     refused = fgmp.SharedSupportGradMP(8, solver=fgmp.NewtonOnSupport(ridge=0.05))
     with pytest.raises(ValueError, match="for the squared loss, and the loss is LogisticLoss"):
         fgmp.simulate(refused, federation, 1, rng=0)
@@ -108,7 +97,8 @@ def test_one_step_in_each_round_serves_any_loss_where_it_is_allowed():
     np.testing.assert_allclose(*ends, rtol=1e-8)
 
 
-def test_numbers_of_numpy_leave_float32_runs_as_they_are():
+def test_numpy_scalars_as_options_keep_float32_runs():
+    """NumPy numbers of 64 bits do not change the precision of a run."""
     rng = np.random.default_rng(0)
     As = rng.standard_normal((3, 30, 8)).astype(np.float32)
     federation = fgmp.Federation.from_arrays(As, np.sign(As[:, :, 1] + As[:, :, 2]), "logistic")
@@ -118,12 +108,14 @@ def test_numbers_of_numpy_leave_float32_runs_as_they_are():
         screening = fgmp.CountSketch(integer(1), integer(4))
         method = fgmp.SharedSupportGradMP(integer(2), screening, solver, seed=integer(1))
         ends.append(fgmp.simulate(method, federation, 3, rng=0))
-    assert not ends[1].rejected and ends[1].x.dtype == np.float32
+    assert not ends[1].rejected
+    assert ends[1].x.dtype == np.float32
     np.testing.assert_array_equal(ends[0].x, ends[1].x)
 
 
-def test_newton_steps_for_softmax_reach_a_point_without_gradient():
-    federation = labelled(1, loss="softmax")
+def test_newton_steps_for_softmax_end_without_gradient():
+    """The gradient on the support vanishes at the end."""
+    federation = two_classes(1, loss="softmax")
     support = np.array([0, 3, 4, 9, 12])
     result = on_support(federation, fgmp.NewtonOnSupport(steps=12), support)
     gradient = sum(
@@ -133,8 +125,10 @@ def test_newton_steps_for_softmax_reach_a_point_without_gradient():
     np.testing.assert_allclose(gradient.reshape(-1)[support], 0, atol=1e-8)
 
 
-def test_local_steps_average_what_the_solver_finds():
-    federation, support = squared(4), np.array([2, 5, 9])
+def test_local_steps_give_the_mean_of_local_minimisers():
+    """With an exact solver the refit is the weighted mean of least squares of each client."""
+    federation = unequal_regression(4)
+    support = np.array([2, 5, 9])
     found = on_support(federation, LocalSteps(fgmp.Exact()), support).x[support]
     each = [
         np.linalg.lstsq(c.features[:, support], c.targets, rcond=None)[0]
@@ -143,61 +137,71 @@ def test_local_steps_average_what_the_solver_finds():
     np.testing.assert_allclose(found, federation.weights @ np.array(each), rtol=1e-8)
 
 
-def test_the_support_that_is_sent_holds_no_entry_that_nobody_sent():
-    """Three clients send one entry each, in the first round: at most three atoms go out again, not 2 tau = 10."""
+def test_broadcast_support_holds_only_entries_that_were_sent():
+    """Three clients that send one entry each get at most three atoms back, not 2 tau."""
     rng = np.random.default_rng(0)
-    As, ys = rng.standard_normal((3, 8, 20)), rng.standard_normal((3, 8))
+    As = rng.standard_normal((3, 8, 20))
+    ys = rng.standard_normal((3, 8))
     merged = {int(np.abs(A.T @ y).argmax()) for A, y in zip(As, ys, strict=True)}
     method = fgmp.SharedSupportGradMP(5, fgmp.LargestEntries(1))
     history = fgmp.simulate(method, fgmp.Federation.from_arrays(As, ys), 1, rng=0).history
-    assert history["bytes_down"][-1] == 3 * (
-        4 + 4 + (4 + 8) * len(merged)
-    )  # the numbers of round and step, too
+    numbers_of_round_and_step = 4 + 4
+    expected = 3 * (numbers_of_round_and_step + (4 + 8) * len(merged))
+    assert history["bytes_down"][-1] == expected
 
 
-def test_separable_data_need_a_ridge_or_a_ball():
+def separable_model(radius=None, **ridge):
+    """Return the model of a run on rows that the second feature separates."""
     As = np.random.default_rng(0).standard_normal((3, 5, 6))
     federation = fgmp.Federation.from_arrays(As, np.sign(As[:, :, 1]), "logistic")
-
-    def model(radius=None, **ridge):
-        method = fgmp.SharedSupportGradMP(
-            2, solver=fgmp.NewtonOnSupport(20, **ridge), radius=radius
-        )
-        return fgmp.simulate(method, federation, 5, rng=0).x
-
-    with pytest.raises(
-        ValueError, match="separated without error.*expected a ridge above 0 or a radius"
-    ):
-        model()
-    assert model(ridge=1e-3)[1] and model(radius=3.0)[1]
-    assert np.linalg.norm(model(radius=3.0)) <= 3 * (1 + 1e-12)
-    inside = on_support(federation, fgmp.NewtonOnSupport(steps=30, radius=3.0), np.arange(6))
-    assert (
-        np.linalg.norm(inside.x) == pytest.approx(3.0)
-        and inside.history["objective"][-1] < np.log(2) / 2
-    )
+    solver = fgmp.NewtonOnSupport(20, **ridge)
+    method = fgmp.SharedSupportGradMP(2, solver=solver, radius=radius)
+    return fgmp.simulate(method, federation, 5, rng=0).x
 
 
-def test_newton_steps_by_hand():
-    """What raised f gives way to zero, once, and then to half the step; at the end the better of two models counts."""
-    solver, model, asked = (
-        fgmp.NewtonOnSupport(4, radius=2.0),
-        SparseModel(np.arange(1), np.full(1, 2.0), (9,)),
-        [],
-    )
+def test_separable_rows_without_ridge_or_ball_are_refused():
+    """Newton steps would go on for ever."""
+    words = "separated without error.*expected a ridge above 0 or a radius"
+    with pytest.raises(ValueError, match=words):
+        separable_model()
+
+
+def test_separable_rows_with_ridge_or_ball_have_a_model():
+    """Either bounds the coefficients; the model is in the ball."""
+    assert separable_model(ridge=1e-3)[1] != 0
+    in_ball = separable_model(radius=3.0)
+    assert in_ball[1] != 0
+    assert np.linalg.norm(in_ball) <= 3 * (1 + 1e-12)
+
+
+def test_refit_of_separable_rows_ends_on_the_sphere():
+    """The minimiser in a ball is on its sphere, far below the objective of zero."""
+    As = np.random.default_rng(0).standard_normal((3, 5, 6))
+    federation = fgmp.Federation.from_arrays(As, np.sign(As[:, :, 1]), "logistic")
+    solver = fgmp.NewtonOnSupport(steps=30, radius=3.0)
+    inside = on_support(federation, solver, np.arange(6))
+    assert np.linalg.norm(inside.x) == pytest.approx(3.0)
+    assert inside.history["objective"][-1] < np.log(2) / 2
+
+
+def test_newton_steps_of_one_coefficient_are_those_by_hand():
+    """A step that raises f is tried from zero, then halved; the better of two models is kept."""
+    solver = fgmp.NewtonOnSupport(4, radius=2.0)
+    model = SparseModel(np.arange(1), np.full(1, 2.0), (9,))
+    visited = []
     point = SupportState(model)
     for value in (5.0, 6.0, 7.0, 8.0):
-        asked.append(float(point.model.values[0]))
+        visited.append(float(point.model.values[0]))
         point = solver.server_update(point, np.array([4.0, 4.0, value, 0.5]))
-    assert asked == [2.0, 1.0, 0.0, 1.5] and solver.message(point)[1] == 1
+    assert visited == [2.0, 1.0, 0.0, 1.5]
+    assert solver.message(point)[1] == 1
     for value, x, missed in ((4.9, 1.75, 0.025), (9.0, 2.0, 0.125)):
         end = solver.server_update(point, np.array([value, 0.5]))
-        assert (end.model.values[0], end.missed) == pytest.approx((x, missed)) and solver.message(
-            end
-        )[1] == 0
-    assert (
-        solver.server_update(end, np.array([1e-320, 1.0, 5.0, 0.5])).model.values[0] == 0
-    )  # hardly any curvature
+        assert (end.model.values[0], end.missed) == pytest.approx((x, missed))
+        assert solver.message(end)[1] == 0
+    # With hardly any curvature the next model is zero.
+    flat = solver.server_update(end, np.array([1e-320, 1.0, 5.0, 0.5]))
+    assert flat.model.values[0] == 0
     assert solver.coefficients(SupportState(replace(model, values=np.full(1, 3.0)))).values[0] == 2
 
 
@@ -209,11 +213,13 @@ def test_newton_steps_by_hand():
     st.integers(36, 50),
     st.sampled_from([(), (3,)]),
 )
-def test_a_sketch_is_the_signed_sums_of_its_buckets_and_an_estimate_the_median(
+def test_sketch_has_signed_sums_and_its_estimate_is_their_median(
     seed, rows, columns, n_atoms, outputs
 ):
+    """Both are recomputed from the dense matrix of signs."""
     gradient = np.random.default_rng(seed).standard_normal((n_atoms, *outputs))
-    way, question = fgmp.CountSketch(rows, columns), SketchContext(1, StandardBasis(), seed, 2)
+    way = fgmp.CountSketch(rows, columns)
+    question = SketchContext(1, StandardBasis(), seed, 2)
     signs = np.array(
         [matrix.toarray() for matrix in hash_matrices(seed, 2, rows, columns, n_atoms, "d")]
     )
@@ -225,15 +231,18 @@ def test_a_sketch_is_the_signed_sums_of_its_buckets_and_an_estimate_the_median(
     )
 
 
-def test_a_run_deals_anew_in_every_round_and_twice_the_same():
+def test_hashes_depend_on_the_seed_of_the_method_and_the_round():
+    """Clients and server draw the same hashes, whatever the seed of the run."""
     federation = fgmp.make_sparse_regression(10, 8, 300, 4, 0.5, rng=0)
     method = fgmp.SharedSupportGradMP(4, fgmp.CountSketch(3, 12))
-    alone, shared = (fgmp.simulate(method, federation, 6, rng=seed) for seed in (0, 1))
+    alone = fgmp.simulate(method, federation, 6, rng=0)
+    shared = fgmp.simulate(method, federation, 6, rng=1)
     np.testing.assert_array_equal(alone.x, shared.x)  # the seed is the method's, which clients have
-    x, client = method.start(federation.info).model, federation.clients[0]
-    places = (method, 0), (method, 0), (method, 1), (replace(method, seed=1), 0)
+    x = method.start(federation.shape).model
+    client = federation.clients[0]
+    arguments = (method, 0), (method, 0), (method, 1), (replace(method, seed=1), 0)
     first, again, *others = (
-        made.client_update(client, (x, number), None) for made, number in places
+        made.client_update(client, (x, number), None) for made, number in arguments
     )
     np.testing.assert_array_equal(first, again)
     assert not any(np.isin(np.abs(first), np.abs(other)).all() for other in others)
@@ -241,22 +250,21 @@ def test_a_run_deals_anew_in_every_round_and_twice_the_same():
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10_000), st.integers(1, 3), st.sampled_from([8, 30]), st.booleans())
-def test_elimination_takes_one_atom_after_another_whose_loss_costs_least(
-    seed, tau, n_samples, misled
-):
-    """Against least squares on every smaller set, and never above the atoms there were, which may be the best."""
+def test_elimination_is_backward_elimination_by_least_squares(seed, tau, n_samples, correlated):
+    """Against least squares on every smaller set; a better support of before is kept."""
     rng = np.random.default_rng(seed)
-    A = rng.standard_normal((n_samples, 6)) + 2 * misled * rng.standard_normal((n_samples, 1))
+    A = rng.standard_normal((n_samples, 6)) + 2 * correlated * rng.standard_normal((n_samples, 1))
     A *= rng.choice([0.01, 1, 100], 6)
     y = rng.standard_normal(n_samples)
 
     def residual(atoms):
         return np.sum((y - A[:, atoms] @ np.linalg.lstsq(A[:, atoms], y, rcond=None)[0]) ** 2)
 
-    kept, sets = list(range(6)), [list(atoms) for atoms in combinations(range(6), tau)]
+    kept = list(range(6))
+    sets = [list(atoms) for atoms in combinations(range(6), tau)]
     while len(kept) > tau:
         kept = list(min(combinations(kept, len(kept) - 1), key=lambda atoms: residual(list(atoms))))
-    before = min(sets, key=residual) if misled else sets[rng.integers(len(sets))]
+    before = min(sets, key=residual) if correlated else sets[rng.integers(len(sets))]
     expected = before if residual(before) < residual(kept) else kept
     b = SparseModel(10 + np.arange(6), np.linalg.lstsq(A, y, rcond=None)[0], (20,))
     found = eliminated(b, A.T @ A, 10 + np.array(before), tau, fgmp.PerOutput())
@@ -265,27 +273,33 @@ def test_elimination_takes_one_atom_after_another_whose_loss_costs_least(
     np.testing.assert_allclose(A[:, expected] @ found.values, fitted, atol=1e-8)
 
 
-def test_hashes_deal_evenly_and_with_both_signs():
-    """Every atom once in each row, buckets that differ by one at most, and pairs that meet as seldom as promised."""
+def test_hashes_fill_buckets_evenly_with_both_signs():
+    """Each atom is in one bucket of each row, and two atoms rarely meet."""
     collisions = 0
     for number in range(400):
         signs = np.array([matrix.toarray() for matrix in hash_matrices(3, number, 3, 5, 23, "d")])
-        assert (np.abs(signs).sum(axis=1) == 1).all() and {-1, 1} <= set(np.unique(signs)) <= {
-            -1,
-            0,
-            1,
-        }
+        assert (np.abs(signs).sum(axis=1) == 1).all()
+        assert (
+            {-1, 1}
+            <= set(np.unique(signs))
+            <= {
+                -1,
+                0,
+                1,
+            }
+        )
         assert set(np.abs(signs).sum(axis=2).ravel()) <= {4, 5}
         bucket = np.abs(signs).argmax(axis=1)
         collisions += np.count_nonzero(bucket[:, 3] == bucket[:, 17])
-    assert collisions / 1200 == pytest.approx(1 / 5, abs=0.04) and collisions / 1200 < 1 / 5
+    assert collisions / 1200 == pytest.approx(1 / 5, abs=0.04)
+    assert collisions / 1200 < 1 / 5
 
 
-def test_a_sketch_that_is_no_shorter_is_the_gradient():
+def test_sketch_as_long_as_the_gradient_is_not_sent():
+    """The gradient itself is sent if a sketch would not be shorter."""
     federation = fgmp.make_sparse_regression(6, 8, 40, 2, 0.5, rng=0)
-    whole, sketched = (
-        fgmp.SharedSupportGradMP(2, fgmp.CountSketch(5, columns)) for columns in (8, 7)
-    )
+    whole = fgmp.SharedSupportGradMP(2, fgmp.CountSketch(5, 8))
+    sketched = fgmp.SharedSupportGradMP(2, fgmp.CountSketch(5, 7))
     ups = [
         fgmp.simulate(method, federation, 1, rng=0).history["bytes_up"][-1]
         for method in (whole, sketched)
@@ -293,25 +307,24 @@ def test_a_sketch_that_is_no_shorter_is_the_gradient():
     assert (np.array(ups) - 6 * 8 * (4 * 5 // 2 + 4)).tolist() == [6 * 8 * 40, 6 * 8 * 35]
 
 
-def test_elimination_counts_as_the_selection_does():
+def test_elimination_keeps_as_many_as_the_selection_holds():
+    """Atoms that are always included stay, and are not counted."""
     rng = np.random.default_rng(0)
-    A, b = (
-        rng.standard_normal((40, 12)),
-        SparseModel(np.arange(12), rng.standard_normal(12), (4, 3)),
-    )
+    A = rng.standard_normal((40, 12))
+    b = SparseModel(np.arange(12), rng.standard_normal(12), (4, 3))
     sizes = {fgmp.PerOutput(): 6, Overall(): 2, fgmp.PerAtom(): 6, fgmp.PerAtom((1,)): 9}
     for selection, size in sizes.items():
         found = eliminated(b, A.T @ A, np.empty(0, np.intp), 2, selection)
         assert selection.holds(found.support, (4, 3), 2)
-        assert len(found.support) == size and (
-            1 not in selection.always_include or {3, 4, 5} <= set(found.support)
-        )
+        assert len(found.support) == size
+        assert 1 not in selection.always_include or {3, 4, 5} <= set(found.support)
 
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 10_000))
-def test_with_all_clients_the_objective_never_rises(seed):
+def test_objective_with_all_clients_never_rises(seed):
+    """Elimination never ends above the model of before."""
     federation = fgmp.make_sparse_regression(
         10, 6, 60, 4, 2.0, variance_decay=1.1, noise_variance=0.1, rng=seed
     )
@@ -332,9 +345,10 @@ FIRST = [
 
 @pytest.mark.parametrize("cohort_size", [None, 3])
 @pytest.mark.parametrize("method", FIRST)
-def test_polishing_ends_at_least_squares_of_its_cohort_on_the_support(method, cohort_size):
-    """Where the cohort of its seed has as many rows as the support has atoms."""
-    result, psi = fgmp.simulate(method, REGRESSION, 3, rng=0), method.dictionary
+def test_polish_is_least_squares_of_its_cohort_on_the_support(method, cohort_size):
+    """If the rows of the cohort determine the coefficients, they are those of least squares."""
+    result = fgmp.simulate(method, REGRESSION, 3, rng=0)
+    psi = method.dictionary
     closed = fgmp.polish(result, REGRESSION, cohort_size=cohort_size, rng=11)
     np.testing.assert_array_equal(closed.support, result.support)
     chosen = (
@@ -351,48 +365,55 @@ def test_polishing_ends_at_least_squares_of_its_cohort_on_the_support(method, co
     assert closed.history["clients"][-1] == len(clients)
 
 
-def test_polishing_goes_on_with_the_history_and_into_its_ball():
+def test_polish_appends_a_round_to_the_history():
+    """The columns of the run stay, and a metric that the refit lacks is nan."""
     metrics = {"norm": lambda x: float(np.linalg.norm(x)), "other": lambda x: 1.0}
     result = fgmp.simulate(FIRST[0], REGRESSION, 3, rng=0, history=fgmp.History(metrics=metrics))
-    closed = fgmp.polish(
-        result, REGRESSION, history=fgmp.History(metrics={"norm": metrics["norm"]})
-    )
+    history = fgmp.History(metrics={"norm": metrics["norm"]})
+    polished = fgmp.polish(result, REGRESSION, history=history)
     for name, column in result.history.items():
-        np.testing.assert_array_equal(closed.history[name][:-1], column)
-    assert closed.history["round"][-1] == 4
-    assert closed.history["norm"][-1] == np.linalg.norm(closed.x) and np.isnan(
-        closed.history["other"][-1]
-    )
-    ball = fgmp.NewtonOnSupport(radius=0.5 * float(np.linalg.norm(closed.x)))
-    inside = fgmp.polish(result, REGRESSION, solver=ball)
-    np.testing.assert_allclose(inside.x, closed.x / 2, rtol=1e-12)
-    assert inside.history["objective"][-1] == pytest.approx(REGRESSION.objective(closed.x / 2))
+        np.testing.assert_array_equal(polished.history[name][:-1], column)
+    assert polished.history["round"][-1] == 4
+    assert polished.history["norm"][-1] == np.linalg.norm(polished.x)
+    assert np.isnan(polished.history["other"][-1])
 
 
-def test_polishing_hands_its_seed_to_the_solver():
-    """One row of one step: the gradient of that row, and with another seed that of another one."""
+def test_polish_with_a_radius_projects_into_the_ball():
+    """The squared loss is minimised, and the minimiser is scaled to the radius."""
+    result = fgmp.simulate(FIRST[0], REGRESSION, 3, rng=0)
+    free = fgmp.polish(result, REGRESSION)
+    solver = fgmp.NewtonOnSupport(radius=0.5 * float(np.linalg.norm(free.x)))
+    inside = fgmp.polish(result, REGRESSION, solver=solver)
+    np.testing.assert_allclose(inside.x, free.x / 2, rtol=1e-12)
+    assert inside.history["objective"][-1] == pytest.approx(REGRESSION.objective(free.x / 2))
+
+
+def test_polish_hands_its_seed_to_the_solver():
+    """One step on one row is the gradient of that row, and another seed draws another row."""
     result = fgmp.simulate(FIRST[0], REGRESSION, 2, rng=0)
     steps = LocalSteps(fgmp.SGD(steps=1, batch_size=1, learning_rate=0.1))
-    one, same, other = (
-        fgmp.polish(result, REGRESSION, solver=steps, rng=seed).x for seed in (0, 0, 1)
-    )
+    one = fgmp.polish(result, REGRESSION, solver=steps, rng=0).x
+    same = fgmp.polish(result, REGRESSION, solver=steps, rng=0).x
+    other = fgmp.polish(result, REGRESSION, solver=steps, rng=1).x
     np.testing.assert_array_equal(one, same)
     assert np.abs(one - other).max() > 1e-4
 
 
-def test_no_gradient_that_is_no_number_is_hidden_by_a_selection():
+def test_largest_entries_of_a_gradient_with_nan_is_an_error():
+    """A selection would hide that the gradient is not finite."""
+    context = SketchContext(1, StandardBasis(), 0, 0)
     with pytest.raises(FloatingPointError, match="a selection would hide"):
-        fgmp.LargestEntries(2).encode(
-            np.array([3.0, np.nan, 1.0]), SketchContext(1, StandardBasis(), 0, 0)
-        )
-    huge, nobody = (
-        (np.full(shape, 1e30, "f4") for shape in ((2, 9, 3), (2, 9))),
-        fgmp.History(objective_on=0),
-    )
+        fgmp.LargestEntries(2).encode(np.array([3.0, np.nan, 1.0]), context)
+
+
+def test_gradient_that_overflows_rejects_the_update():
+    """Squares of 1e30 are beyond float32, and no selection hides it."""
+    As = np.full((2, 9, 3), 1e30, "f4")
+    ys = np.full((2, 9), 1e30, "f4")
+    federation = fgmp.Federation.from_arrays(As, ys)
+    without_objective = fgmp.History(objective_on=0)
     with pytest.warns(fgmp.AdviceWarning, match="no update arrived"):
-        result = fgmp.simulate(
-            fgmp.FedGradMP(1), fgmp.Federation.from_arrays(*huge), 1, history=nobody
-        )
+        result = fgmp.simulate(fgmp.FedGradMP(1), federation, 1, history=without_objective)
     assert result.rejected.total() == 2
 
 
@@ -402,8 +423,8 @@ def test_no_gradient_that_is_no_number_is_hidden_by_a_selection():
     [fgmp.FedGradMP, fgmp.SharedSupportGradMP, fgmp.FedIterHT],
     ids=lambda make: make.__name__,
 )
-def test_polishing_knows_the_dictionary_of_the_run(make, kind):
-    """Coefficients of atoms, which in a square dictionary have the shape of a signal; pickled in between."""
+def test_polish_uses_the_dictionary_of_the_run(make, kind):
+    """Also for a result that was pickled, and in a square dictionary, whose shapes are alike."""
     rng = np.random.default_rng(0)
     atoms = rng.standard_normal((20, 30 if kind == "overcomplete" else 20)) / 20**0.5
     psi = fgmp.Dictionary(np.linalg.qr(atoms)[0] if kind == "orthonormal" else atoms)
@@ -418,56 +439,85 @@ def test_polishing_knows_the_dictionary_of_the_run(make, kind):
     expected = chosen @ np.linalg.lstsq(As.reshape(-1, 20) @ chosen, ys.reshape(-1), rcond=None)[0]
     assert result.method.dictionary is psi
     np.testing.assert_allclose(closed.x, expected, rtol=1e-6, atol=1e-9)
-    np.testing.assert_array_equal(
-        fgmp.polish(closed, federation).support, result.support
-    )  # and once more
+    twice = fgmp.polish(closed, federation)
+    np.testing.assert_array_equal(twice.support, result.support)
 
 
-def test_polishing_knows_the_ball_and_what_always_stays():
-    result = fgmp.simulate(fgmp.FedGradMP(5), REGRESSION, 3, rng=0)
-    free = fgmp.polish(result, REGRESSION)
+@pytest.fixture
+def in_ball():
+    """A run in a ball of half the norm of the minimiser, and the radius."""
+    free = fgmp.polish(fgmp.simulate(fgmp.FedGradMP(5), REGRESSION, 3, rng=0), REGRESSION)
     radius = 0.5 * float(np.linalg.norm(free.x))
-    inside = fgmp.polish(
-        fgmp.simulate(fgmp.FedGradMP(5, radius=radius), REGRESSION, 3, rng=0), REGRESSION
-    )
+    method = fgmp.FedGradMP(5, radius=radius)
+    return fgmp.simulate(method, REGRESSION, 3, rng=0), radius
+
+
+def test_polish_stays_in_the_ball_of_the_method(in_ball):
+    """The refit knows the radius of the run, and may be polished again."""
+    result, radius = in_ball
+    inside = fgmp.polish(result, REGRESSION)
     assert np.linalg.norm(inside.x) == pytest.approx(radius)
-    other = fgmp.NewtonOnSupport(radius=2 * radius)
-    with pytest.raises(
-        ValueError, match=r"solver has the radius .*; expected none, or .*, that of the method"
-    ):
-        fgmp.polish(inside, REGRESSION, solver=other)
-    assert (
-        fgmp.polish(inside, REGRESSION, solver=fgmp.NewtonOnSupport(radius=radius)).x @ inside.x > 0
-    )
-    stays = fgmp.FedHT(sparsity=1, learning_rate=1e-3, selection=fgmp.PerOutput(always_include=0))
+    same = fgmp.polish(inside, REGRESSION, solver=fgmp.NewtonOnSupport(radius=radius))
+    assert same.x @ inside.x > 0
+
+
+def test_polish_with_another_radius_than_the_method_is_refused(in_ball):
+    """A solver must not contradict the method."""
+    result, radius = in_ball
+    solver = fgmp.NewtonOnSupport(radius=2 * radius)
+    words = r"solver has the radius .*; expected none, or .*, that of the method"
+    with pytest.raises(ValueError, match=words):
+        fgmp.polish(result, REGRESSION, solver=solver)
+
+
+def test_polish_adds_atoms_that_are_always_included():
+    """They belong to the support of a refit, even if the model has zeros there."""
+    selection = fgmp.PerOutput(always_include=0)
+    method = fgmp.FedHT(sparsity=1, learning_rate=1e-3, selection=selection)
     x = np.zeros(100)
     x[7] = 1
-    closed = fgmp.polish(fgmp.simulate(stays, REGRESSION, 0, state=x), REGRESSION)
-    np.testing.assert_array_equal(closed.support, [0, 7])
+    polished = fgmp.polish(fgmp.simulate(method, REGRESSION, 0, state=x), REGRESSION)
+    np.testing.assert_array_equal(polished.support, [0, 7])
 
 
-def test_a_solver_keeps_no_dictionary_and_no_ball_of_its_own_in_a_method():
-    one, other = (fgmp.gaussian_dictionary(20, 25, rng=seed) for seed in (0, 1))
+def test_solver_with_a_radius_of_its_own_is_refused_by_a_method():
+    """The ball is that of the method."""
     with pytest.raises(ValueError, match=r"solver has the radius 3.0; expected none, or None"):
         fgmp.SharedSupportGradMP(3, solver=fgmp.NewtonOnSupport(radius=3.0))
-    for dictionary in (StandardBasis(), other):
-        with pytest.raises(
-            ValueError,
-            match=r"solver has the dictionary .*; expected none, or .*that of the method",
-        ):
-            fgmp.SharedSupportGradMP(
-                3, solver=LocalSteps(fgmp.Exact(), dictionary=one), dictionary=dictionary
-            )
-    result = fgmp.simulate(fgmp.FedIterHT(sparsity=3, learning_rate=0.1), squared(0), 1, rng=0)
+
+
+@pytest.mark.parametrize(
+    "dictionary", [StandardBasis(), fgmp.gaussian_dictionary(20, 25, rng=1)], ids=["none", "other"]
+)
+def test_solver_with_a_dictionary_of_its_own_is_refused_by_a_method(dictionary):
+    """The dictionary is that of the method."""
+    solver = LocalSteps(fgmp.Exact(), dictionary=fgmp.gaussian_dictionary(20, 25, rng=0))
+    words = r"solver has the dictionary .*; expected none, or .*that of the method"
+    with pytest.raises(ValueError, match=words):
+        fgmp.SharedSupportGradMP(3, solver=solver, dictionary=dictionary)
+
+
+def test_solver_with_a_dictionary_of_its_own_is_refused_by_polish():
+    """The dictionary is that of the result."""
+    method = fgmp.FedIterHT(sparsity=3, learning_rate=0.1)
+    result = fgmp.simulate(method, unequal_regression(0), 1, rng=0)
+    solver = fgmp.NewtonOnSupport(dictionary=fgmp.gaussian_dictionary(20, 25, rng=0))
     with pytest.raises(ValueError, match=r"solver has the dictionary"):
-        fgmp.polish(result, squared(0), solver=fgmp.NewtonOnSupport(dictionary=one))
-    # The same twice is no contradiction, nor is a copy of a method with another ball.
-    same = fgmp.SharedSupportGradMP(
+        fgmp.polish(result, unequal_regression(0), solver=solver)
+
+
+def test_copy_of_a_method_with_another_radius_has_another_ball():
+    """The same dictionary twice is no contradiction, and the radius of the copy holds."""
+    dictionary = fgmp.gaussian_dictionary(20, 25, rng=0)
+    method = fgmp.SharedSupportGradMP(
         3,
-        solver=fgmp.NewtonOnSupport(dictionary=one),
-        dictionary=fgmp.Dictionary(one.atoms),
+        solver=fgmp.NewtonOnSupport(dictionary=dictionary),
+        dictionary=fgmp.Dictionary(dictionary.atoms),
         radius=1.0,
     )
-    small, large = (replace(same, radius=radius) for radius in (1e-3, 1e3))
-    ends = [fgmp.simulate(method, squared(0), 2, rng=0).x for method in (small, large)]
-    assert np.linalg.norm(ends[0]) <= 1e-3 * (1 + 1e-12) and np.linalg.norm(ends[1]) > 0.1
+    small, large = [
+        fgmp.simulate(replace(method, radius=radius), unequal_regression(0), 2, rng=0).x
+        for radius in (1e-3, 1e3)
+    ]
+    assert np.linalg.norm(small) <= 1e-3 * (1 + 1e-12)
+    assert np.linalg.norm(large) > 0.1

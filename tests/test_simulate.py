@@ -1,45 +1,32 @@
-"""The plain loop: seeds, cohorts, what is recorded, what a server is handed, and a method of one's own."""
+"""The loop of rounds: seeds, cohorts, history, stopping, and what a run refuses."""
 
 from dataclasses import replace
 from unittest import mock
 
 import numpy as np
 import pytest
-from matrix.runs import Ledger, Recorded, recorded
+from cases import METHODS, noisy_regression
+from combinatorial.recorder import Recorder
 
 import fgmp
 from fgmp.callbacks import Bar
 from fgmp.rounds import Streams
 from fgmp.serialization import from_wire, to_wire
-from fgmp.shared_support.newton import LocalSteps
-from fgmp.sparse_model import SparseModel
+from fgmp.sparse_model import dense
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning"),
     pytest.mark.usefixtures("backend"),
 ]
 
-FED = fgmp.make_sparse_regression(6, 30, 50, 3, noise_variance=0.01, rng=0)
-METHOD = fgmp.FedGradMP(sparsity=3, batch_size=20)
-RATE = {"learning_rate": 0.05, "local_iterations": 2, "batch_size": 10}
-AVERAGE = fgmp.FedAvg(**RATE)
-ALL = {
-    "FedGradMP": METHOD,
-    "FedAvg": AVERAGE,
-    "FedHT": fgmp.FedHT(sparsity=3, **RATE),
-    "FedIterHT": fgmp.FedIterHT(sparsity=3, **RATE),
-    "FedMid": fgmp.FedMid(l1_weight=0.01, **RATE),
-    "FedDualAvg": fgmp.FedDualAvg(l1_weight=0.01, **RATE),
-    "FastFedDualAvg": fgmp.FastFedDualAvg(l1_weight=0.01, **RATE),
-    "SharedSupportGradMP": fgmp.SharedSupportGradMP(3, fgmp.CountSketch(2, 6)),
-    "list": fgmp.SharedSupportGradMP(3, fgmp.LargestEntries(6), fgmp.NewtonOnSupport(2)),
-    "local": fgmp.SharedSupportGradMP(3, solver=LocalSteps(fgmp.SGD(0.1))),
-}
+FED = noisy_regression()
+METHOD = METHODS["FedGradMP"]()
 
 
-def test_history_has_the_promised_columns():
+def test_history_has_documented_columns():
+    """A history has the columns that `Result` documents, in their order."""
     result = fgmp.simulate(METHOD, FED, rounds=3, rng=0)
-    names = [
+    assert list(result.history) == [
         "round",
         "relative_error",
         "objective",
@@ -49,11 +36,16 @@ def test_history_has_the_promised_columns():
         "clients",
         "rejected",
     ]
-    assert list(result.history) == names
-    assert "relative_error" not in fgmp.simulate(METHOD, replace(FED, truth=None), rounds=1).history
 
 
-def test_numbers_of_numpy_are_numbers():
+def test_history_without_truth_has_no_relative_error():
+    """Nothing is compared with a truth that nobody knows."""
+    result = fgmp.simulate(METHOD, replace(FED, truth=None), rounds=1)
+    assert "relative_error" not in result.history
+
+
+def test_numpy_scalars_as_arguments_give_the_same_run():
+    """NumPy integers and floats are taken as Python numbers."""
     method = fgmp.FedGradMP(np.int32(3), np.int64(3), batch_size=np.int64(20), radius=np.float32(2))
     result = fgmp.simulate(method, FED, np.int64(2), np.int8(4), np.int64(0))
     np.testing.assert_array_equal(
@@ -65,42 +57,61 @@ def test_numbers_of_numpy_are_numbers():
     ("field", "value"),
     [("sparsity", np.int8(100)), ("batch_size", np.uint16(20)), ("radius", np.float16(2))],
 )
-def test_a_field_of_a_type_that_overflows_is_refused(field, value):
+def test_field_of_a_small_numpy_type_is_refused(field, value):
+    """A type that overflows in the arithmetic of the method is refused."""
     with pytest.raises(ValueError, match=f"{field} is .*, of type {value.dtype}, which overflows"):
         fgmp.FedGradMP(**{"sparsity": 3, field: value})
 
 
-def test_the_seed_alone_decides():
-    def ends(seed):
-        return fgmp.simulate(METHOD, FED, 3, cohort_size=4, rng=seed).x
+def model_of_seed(seed):
+    """Return the model of a run with cohorts and minibatches."""
+    return fgmp.simulate(METHOD, FED, 3, cohort_size=4, rng=seed).x
 
-    np.testing.assert_array_equal(ends(5), ends(5))
-    assert not np.array_equal(ends(5), ends(6))
-    np.testing.assert_array_equal(ends(np.random.default_rng(3)), ends(np.random.default_rng(3)))
+
+def test_run_with_same_seed_has_same_bits():
+    """The seed decides cohorts and minibatches, and another seed draws others."""
+    np.testing.assert_array_equal(model_of_seed(5), model_of_seed(5))
+    assert not np.array_equal(model_of_seed(5), model_of_seed(6))
+
+
+def test_run_with_same_generator_has_same_bits():
+    """A generator is drawn from once, for the seed."""
+    one = model_of_seed(np.random.default_rng(3))
+    other = model_of_seed(np.random.default_rng(3))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_run_without_seed_is_repeated_by_seed_of_its_result():
+    """`result.seed` repeats the run."""
     unseeded = fgmp.simulate(METHOD, FED, 3, cohort_size=4)
-    np.testing.assert_array_equal(ends(unseeded.seed), unseeded.x)
+    np.testing.assert_array_equal(model_of_seed(unseeded.seed), unseeded.x)
 
 
-def test_a_state_is_a_start():
-    whole, half = (
-        fgmp.simulate(fgmp.SharedSupportGradMP(3), FED, rounds, rng=0) for rounds in (4, 2)
-    )
-    gone_on = fgmp.simulate(fgmp.SharedSupportGradMP(3), FED, 2, rng=0, state=half.state)
-    np.testing.assert_array_equal(
-        gone_on.x, whole.x
-    )  # full batches, and rounds that the state counts
+def test_state_of_a_result_resumes_its_run():
+    """Two rounds, and two more from their state, are four rounds: the state counts rounds."""
+    whole = fgmp.simulate(fgmp.SharedSupportGradMP(3), FED, 4, rng=0)
+    half = fgmp.simulate(fgmp.SharedSupportGradMP(3), FED, 2, rng=0)
+    resumed = fgmp.simulate(fgmp.SharedSupportGradMP(3), FED, 2, rng=0, state=half.state)
+    # Its batches are full, so that no random number depends on the number of a round.
+    np.testing.assert_array_equal(resumed.x, whole.x)
 
 
-def test_a_client_draws_the_same_whoever_else_takes_part():
-    everyone, some = Ledger(), Ledger()
-    for ledger, size in ((everyone, None), (some, 2)):
-        fgmp.simulate(recorded(AVERAGE, ledger), Recorded(FED, ledger), 1, size, rng=1)
-    assert len(some.trips[0].up) == 2
-    for key, answer in some.trips[0].answers.items():
-        np.testing.assert_array_equal(answer, everyone.trips[0].answers[key])
+def test_client_draws_same_numbers_whoever_takes_part():
+    """The update of a client does not depend on the other clients of its cohort."""
+    method = METHODS["FedAvg"]()
+    everyone = Recorder()
+    some = Recorder()
+    fgmp.simulate(method, FED, 1, rng=1, aggregator=everyone.aggregator)
+    fgmp.simulate(method, FED, 1, 2, rng=1, aggregator=some.aggregator)
+
+    updates = some.exchanges[0].updates
+    assert len(updates) == 2
+    for client_id, update in updates.items():
+        np.testing.assert_array_equal(update, everyone.exchanges[0].updates[client_id])
 
 
-def test_streams_are_places_in_one_stream_of_philox():
+def test_streams_of_different_keys_share_no_number():
+    """Each key has its own numbers in one stream of Philox, the same whenever it is drawn."""
     streams = Streams(3)
     keys = [(1, 1, 0, 0), (1, 1, 0, 1), (1, 1, 1, 0), (1, 2, 0, 0), (3, 1, 0, 0), (0, 1, 0, 0)]
     numbers = {key: streams.of(*key).random(1000) for key in keys}
@@ -110,8 +121,10 @@ def test_streams_are_places_in_one_stream_of_philox():
     assert not np.isin(Streams(4).of(1, 1, 0, 0).random(9), values).any()
 
 
-def test_cohorts_are_drawn_uniformly_without_replacement():
-    counts, streams = np.zeros(10), Streams(0)
+def test_cohorts_are_uniform_without_replacement():
+    """Over 2,000 rounds each client takes part as often as any other."""
+    counts = np.zeros(10)
+    streams = Streams(0)
     for number in range(2000):
         cohort = streams.sample(Streams.COHORT, number, 10, 3)
         assert len(set(cohort)) == 3
@@ -119,52 +132,85 @@ def test_cohorts_are_drawn_uniformly_without_replacement():
     assert np.abs(counts / 2000 - 0.3).max() < 0.05
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_what_is_asked_and_answered_survives_the_wire(name):
-    method, state = ALL[name], ALL[name].start(FED.info)
+@pytest.mark.parametrize("name", METHODS)
+def test_messages_and_updates_survive_the_wire(name):
+    """What `to_wire` writes, `from_wire` reads, for every exchange of two rounds."""
+    method = METHODS[name]()
+    state = method.start(FED.shape)
     for exchange in [*method.exchanges(), *method.exchanges()]:
-        message, form = exchange.message(state), exchange.update_spec(state)
-        answer = exchange.client_update(
-            FED.clients[0], from_wire(to_wire(message), (50,)), np.random.default_rng(0)
-        )
-        again = from_wire(to_wire(answer), form.shape)
-        assert form.validate(again) is form.validate(answer) is None
-        dense = [one.dense() if isinstance(one, SparseModel) else one for one in (answer, again)]
-        np.testing.assert_array_equal(*dense)
-        state = exchange.server_update(state, dense[0].reshape(form.shape))
+        message = exchange.message(state)
+        update_spec = exchange.update_spec(state)
+        received = from_wire(to_wire(message), (50,))
+        update = exchange.client_update(FED.clients[0], received, np.random.default_rng(0))
+        arrived = from_wire(to_wire(update), update_spec.shape)
+
+        assert update_spec.validate(update) is None
+        assert update_spec.validate(arrived) is None
+        np.testing.assert_array_equal(dense(arrived), dense(update))
+        state = exchange.server_update(state, dense(update).reshape(update_spec.shape))
 
 
-def test_records_metrics_and_a_bar(capsys):
-    history = fgmp.History(3, {"nonzeros": np.count_nonzero, "greedy": lambda x: x.fill(7) or 1.0})
-    result = fgmp.simulate(METHOD, FED, 7, rng=0, history=history, callbacks=Bar())
+def test_history_records_every_few_rounds_and_the_last():
+    """With `every=3` a run of seven rounds records rounds 0, 3, 6 and 7."""
+    result = fgmp.simulate(METHOD, FED, 7, rng=0, history=fgmp.History(3))
     np.testing.assert_array_equal(result.history["round"], [0, 3, 6, 7])
+
+
+def test_metric_that_writes_into_its_model_does_not_change_the_run():
+    """A metric gets a copy, so that what it writes reaches neither the run nor another metric."""
+    metrics = {"writes": lambda x: x.fill(7) or 1.0, "nonzeros": np.count_nonzero}
+    result = fgmp.simulate(METHOD, FED, 7, rng=0, history=fgmp.History(3, metrics))
     np.testing.assert_array_equal(result.history["nonzeros"], [0, 3, 3, 3])
+    np.testing.assert_array_equal(fgmp.simulate(METHOD, FED, 7, rng=0).x, result.x)
+
+
+def test_bar_names_the_method_and_does_not_change_the_run(capsys):
+    """The progress bar goes to the standard error."""
+    result = fgmp.simulate(METHOD, FED, 7, rng=0, callbacks=Bar())
     assert "FedGradMP" in capsys.readouterr().err
     np.testing.assert_array_equal(fgmp.simulate(METHOD, FED, 7, rng=0).x, result.x)
 
 
-def test_the_objective_on_a_sample_of_clients():
-    federation = fgmp.Federation.from_clients(FED.clients, [1, 2, 3, 4, 5, 6])
-    result = fgmp.simulate(METHOD, federation, 3, rng=0, history=fgmp.History(objective_on=[3, 1]))
+WEIGHTED = fgmp.Federation.from_clients(FED.clients, [1, 2, 3, 4, 5, 6])
+
+
+def test_objective_on_named_clients_is_their_weighted_mean():
+    """The weights are those of the named clients, scaled to one."""
+    history = fgmp.History(objective_on=[3, 1])
+    result = fgmp.simulate(METHOD, WEIGHTED, 3, rng=0, history=history)
     np.testing.assert_array_equal(result.objective_on, [1, 3])
-    parts = [federation.clients[i].objective(result.x) for i in (1, 3)]
-    assert result.history["objective"][-1] == pytest.approx((2 * parts[0] + 4 * parts[1]) / 6)
-    drawn = [
-        fgmp.simulate(METHOD, federation, k, rng=0, history=fgmp.History(objective_on=2))
-        for k in (1, 2)
-    ]
-    np.testing.assert_array_equal(*[run.objective_on for run in drawn])
-    np.testing.assert_array_equal(fgmp.simulate(METHOD, federation, 3, rng=0).x, result.x)
-    with mock.patch.object(
-        fgmp.Federation, "objectives", lambda *_: pytest.fail("objectives were asked for")
-    ):
-        silent = fgmp.simulate(METHOD, federation, 3, rng=0, history=fgmp.History(objective_on=0))
-        np.testing.assert_array_equal(silent.best.x, result.x)
-    assert "objective" not in silent.history
-    with pytest.raises(
-        ValueError, match="with objective_on=0; expected one that recorded objectives"
-    ):
-        fgmp.polish(silent, federation)
+
+    first, second = [WEIGHTED.clients[i].objective(result.x) for i in (1, 3)]
+    expected = (2 * first + 4 * second) / 6
+    assert result.history["objective"][-1] == pytest.approx(expected)
+
+
+def test_objective_on_a_number_of_clients_draws_the_same_for_a_seed():
+    """The sample depends on the seed, not on the number of rounds, and leaves the run as it is."""
+    history = fgmp.History(objective_on=2)
+    short = fgmp.simulate(METHOD, WEIGHTED, 1, rng=0, history=history)
+    long = fgmp.simulate(METHOD, WEIGHTED, 3, rng=0, history=history)
+    np.testing.assert_array_equal(short.objective_on, long.objective_on)
+    np.testing.assert_array_equal(fgmp.simulate(METHOD, WEIGHTED, 3, rng=0).x, long.x)
+
+
+def test_objective_on_no_client_is_never_computed():
+    """Without objectives the best model on record is the last one."""
+    no_objective = mock.patch.object(
+        fgmp.Federation, "objectives", lambda *_: pytest.fail("objectives were computed")
+    )
+    with no_objective:
+        result = fgmp.simulate(METHOD, WEIGHTED, 3, rng=0, history=fgmp.History(objective_on=0))
+    assert "objective" not in result.history
+    np.testing.assert_array_equal(result.best.x, result.x)
+
+
+def test_polish_of_run_without_objectives_is_refused():
+    """A refit has nothing to compare its objective with."""
+    result = fgmp.simulate(METHOD, WEIGHTED, 3, rng=0, history=fgmp.History(objective_on=0))
+    expected = "with objective_on=0; expected one that recorded objectives"
+    with pytest.raises(ValueError, match=expected):
+        fgmp.polish(result, WEIGHTED)
 
 
 @pytest.mark.parametrize(
@@ -178,9 +224,11 @@ def test_the_objective_on_a_sample_of_clients():
         ([np.nan] * 3, 2, 0.1, True),
     ],
 )
-def test_a_run_is_stalled_where_the_improvement_is_less_than_asked_for(
+def test_stop_when_stalled_compares_improvement_with_threshold(
     values, patience, improvement, stalled
 ):
+    """A run is stalled if it improved by less than a share of its objective in some rounds."""
+
     class Seen:
         def column(self, name):
             return np.array(values)
@@ -188,29 +236,35 @@ def test_a_run_is_stalled_where_the_improvement_is_less_than_asked_for(
     assert fgmp.stop_when_stalled(patience, improvement=improvement)(Seen()) is stalled
 
 
-def test_runs_stop_when_told():
+def test_stop_at_ends_run_when_column_is_below():
+    """A noiseless run ends in the round in which its error is small enough."""
     exact = fgmp.make_sparse_regression(6, 60, 50, 3, rng=1)
-    early = fgmp.simulate(fgmp.FedGradMP(3), exact, rounds=50, callbacks=fgmp.stop_at(1e-10))
-    assert early.history["relative_error"][-1] <= 1e-10 and early.history["round"][-1] < 50
-    assert (
-        fgmp.simulate(
-            fgmp.FedGradMP(3), FED, rounds=50, callbacks=[fgmp.stop_when_stalled(3)]
-        ).history["round"][-1]
-        < 50
-    )
+    result = fgmp.simulate(fgmp.FedGradMP(3), exact, rounds=50, callbacks=fgmp.stop_at(1e-10))
+    assert result.history["relative_error"][-1] <= 1e-10
+    assert result.history["round"][-1] < 50
+
+
+def test_stop_when_stalled_ends_run_on_noisy_data():
+    """A run whose objective no longer falls ends before its last round."""
+    callbacks = [fgmp.stop_when_stalled(3)]
+    result = fgmp.simulate(fgmp.FedGradMP(3), FED, rounds=50, callbacks=callbacks)
+    assert result.history["round"][-1] < 50
 
 
 @pytest.mark.parametrize(
     "name", ["round", "objective", "relative_error", "seconds", "clients", "rejected", "epsilon"]
 )
-def test_a_metric_that_is_called_as_a_column_is_refused(name):
+def test_metric_with_the_name_of_a_column_is_refused(name):
+    """A metric would hide a column of the history."""
     with pytest.raises(
         ValueError, match=f"metrics has '{name}', a column that runs have; expected another name"
     ):
         fgmp.History(metrics={name: np.linalg.norm})
 
 
-def test_a_metric_that_is_called_as_a_column_of_the_mechanism_is_refused():
+def test_metric_with_the_name_of_a_column_of_a_mechanism_is_refused():
+    """A metric would hide a column that the privacy mechanism adds."""
+
     class Counting(fgmp.PrivacyMechanism):
         def extra_metrics(self, rounds_done):
             return {"asked": rounds_done}
@@ -223,14 +277,15 @@ def test_a_metric_that_is_called_as_a_column_of_the_mechanism_is_refused():
         fgmp.simulate(METHOD, FED, 1, rng=0, aggregator=CountingMean(), history=history)
 
 
-def test_what_a_caller_does_with_a_result_is_in_no_other():
+def test_changes_to_a_result_reach_no_other_result():
+    """The counter of rejected updates is that of one result."""
     first = fgmp.simulate(METHOD, FED, 1, rng=0)
     first.rejected["missing"] += 7
     assert fgmp.simulate(METHOD, FED, 1, rng=0).rejected == {}
-    assert fgmp.rounds.Progress(0, None).rejected == {}
+    assert fgmp.rounds.Step(0, None).rejected == {}
 
 
-def test_a_run_with_noise_takes_no_state():
+def test_run_with_noise_and_state_is_refused():
     """Its epsilon would begin anew; from a checkpoint it goes on."""
     noise = fgmp.GaussianNoise(epsilon=5.0, clip=1.0)
     result = fgmp.simulate(METHOD, FED, 2, rng=0, aggregator=noise)

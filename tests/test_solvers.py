@@ -1,4 +1,4 @@
-"""Solvers of the restricted problem and its small systems: against the pseudo-inverse, in any units and conditions."""
+"""Solvers of the restricted problem and small systems, against the pseudo-inverse, in any units."""
 
 import sys
 from dataclasses import replace
@@ -25,7 +25,7 @@ def one_client(features, targets, loss="squared"):
 
 
 def minimise(client, solver, start=None, seed=0, dictionary=BASIS):
-    """What a solver makes of all coefficients of a client, from zero unless told."""
+    """Return what a solver makes of all coefficients of a client, by default from zero."""
     start = np.zeros(client.model_shape, client.features.dtype) if start is None else start
     everything = np.arange(start.size)
     model = SparseModel(everything, start.reshape(-1), client.model_shape)
@@ -41,24 +41,30 @@ def in_dictionary(solver, A, y, atoms, loss="squared"):
 
 
 @pytest.mark.parametrize("kind", [fgmp.GradientDescent, fgmp.Newton])
-def test_a_start_within_the_accuracy_is_the_end(kind):
-    """Orthonormal columns: curvature 1/m in all directions, so that the distance is m times the gradient."""
+def test_start_within_the_accuracy_is_the_end(kind):
+    """With orthonormal columns the distance is m times the gradient."""
     rng = np.random.default_rng(0)
     Q = np.linalg.qr(rng.standard_normal((9, 4)))[0]
-    solution, client = np.ones(4), one_client(Q, Q @ np.ones(4))
-    near, far = solution + [0.0, 0.09, 0.0, 0.0], solution + [0.0, 0.11, 0.0, 0.0]
+    solution = np.ones(4)
+    client = one_client(Q, Q @ np.ones(4))
+    near = solution + [0.0, 0.09, 0.0, 0.0]
+    far = solution + [0.0, 0.11, 0.0, 0.0]
     np.testing.assert_array_equal(minimise(client, kind(accuracy=0.1), near), near)
     found = minimise(client, kind(accuracy=0.1), far)
-    assert np.linalg.norm(found - solution) <= 0.1 and not np.array_equal(found, far)
+    assert np.linalg.norm(found - solution) <= 0.1
+    assert not np.array_equal(found, far)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 4])
-def test_gradient_descent_goes_along_the_gradient_of_the_signal(steps):
-    """Exact line search, the length of a step is g'g / g'Hg; in any atoms of the same span."""
+def test_gradient_descent_follows_the_gradient_of_the_signal(steps):
+    """A step has the length g'g / g'Hg, in any atoms of the same span."""
     rng = np.random.default_rng(0)
-    A, y = rng.standard_normal((20, 8)) * np.arange(1, 9), rng.standard_normal(20)
+    A = rng.standard_normal((20, 8)) * np.arange(1, 9)
+    y = rng.standard_normal(20)
     Q = np.linalg.qr(rng.standard_normal((8, 4)))[0]
-    H, c, z = Q.T @ A.T @ A @ Q / 20, Q.T @ A.T @ y / 20, np.zeros(4)
+    H = Q.T @ A.T @ A @ Q / 20
+    c = Q.T @ A.T @ y / 20
+    z = np.zeros(4)
     for _ in range(steps):
         g = H @ z - c
         z = z - (g @ g) / (g @ H @ g) * g
@@ -69,10 +75,13 @@ def test_gradient_descent_goes_along_the_gradient_of_the_signal(steps):
 
 @pytest.mark.parametrize("averaged", [True, False])
 @pytest.mark.parametrize("batch_size", [None, 4])
-def test_a_step_of_sgd_in_a_dictionary_is_one_of_its_coefficients(batch_size, averaged):
-    """rate Psi'A'r / b, whatever the inner products of the atoms; where the loss is a sum, rate Psi'A'r."""
-    rng, rate = np.random.default_rng(0), 1e-3
-    A, y, atoms = rng.standard_normal((12, 5)), rng.standard_normal(12), rng.standard_normal((5, 3))
+def test_sgd_step_in_a_dictionary_is_that_of_coefficients(batch_size, averaged):
+    """rate Psi'A'r / b, and without 1/b if the loss is a sum."""
+    rng = np.random.default_rng(0)
+    rate = 1e-3
+    A = rng.standard_normal((12, 5))
+    y = rng.standard_normal(12)
+    atoms = rng.standard_normal((5, 3))
     client = one_client(A @ atoms, y, fgmp.SquaredLoss(averaged=averaged))
     (rows,) = (
         [np.arange(12)]
@@ -84,24 +93,28 @@ def test_a_step_of_sgd_in_a_dictionary_is_one_of_its_coefficients(batch_size, av
     np.testing.assert_allclose(found, 1 - rate * pull / (len(rows) if averaged else 1), rtol=1e-10)
 
 
-def test_gradient_descent_in_float32_takes_the_same_steps_in_any_unit():
-    """Also where squares of its directions leave float32; the units are powers of two, so not a bit may change."""
+def test_gradient_descent_in_float32_does_not_depend_on_units():
+    """To the bit for powers of two, also if squares leave float32."""
     rng = np.random.default_rng(0)
-    A, y = rng.standard_normal((100, 200)), rng.standard_normal(100)
+    A = rng.standard_normal((100, 200))
+    y = rng.standard_normal(100)
     ends = []
     for unit in (1, 2.0**40, 2.0**-40):
         client = one_client(*((unit * array).astype(np.float32) for array in (A, y)))
         ends.append(minimise(client, fgmp.GradientDescent(steps=5)))
-    assert ends[0].all() and np.array_equal(ends[0], ends[1]) and np.array_equal(ends[0], ends[2])
+    assert ends[0].all()
+    assert np.array_equal(ends[0], ends[1])
+    assert np.array_equal(ends[0], ends[2])
 
 
-def test_newton_steps_of_float32_data_divide_by_hessians_of_float64():
-    """Columns of condition 3,000, whose Hessian has one of 10^7: an error of eps times the former, not the latter."""
+def test_newton_step_of_float32_data_has_a_hessian_of_float64():
+    """The error is eps times the condition 3,000 of the columns, not its square."""
     rng = np.random.default_rng(0)
     left = np.linalg.qr(rng.standard_normal((200, 8)))[0]
     right = np.linalg.qr(rng.standard_normal((8, 8)))[0]
     A = (20 * left * np.geomspace(1, 1 / 3000, 8) @ right).astype(np.float32)
-    y, ends = rng.choice([-1, 1], 200), []
+    y = rng.choice([-1, 1], 200)
+    ends = []
     for dtype in (np.float32, np.float64):
         ends.append(
             A.astype(float)
@@ -117,14 +130,12 @@ def test_newton_steps_of_float32_data_divide_by_hessians_of_float64():
     [(fgmp.Exact(), 1e-9), (fgmp.Newton(1), 1e-9), (fgmp.GradientDescent(accuracy=1e-6), 2e-6)],
     ids=repr,
 )
-def test_fewer_rows_than_atoms_give_the_signal_of_minimum_norm(solver, tolerance):
-    """Of the signals in the span of the atoms, not the coefficients of minimum norm, which are those of another."""
+def test_fewer_rows_than_atoms_give_minimum_norm_signal(solver, tolerance):
+    """Not the coefficients of minimum norm, which are those of another signal."""
     rng = np.random.default_rng(0)
-    A, y, atoms = (
-        rng.standard_normal((3, 6)),
-        rng.standard_normal(3),
-        rng.standard_normal((6, 4)) * [1, 2, 3, 4],
-    )
+    A = rng.standard_normal((3, 6))
+    y = rng.standard_normal(3)
+    atoms = rng.standard_normal((6, 4)) * [1, 2, 3, 4]
     Q = np.linalg.qr(atoms)[0]
     expected = Q @ np.linalg.pinv(A @ Q) @ y
     assert np.linalg.norm(expected - atoms @ np.linalg.pinv(A @ atoms) @ y) > 0.01
@@ -132,8 +143,8 @@ def test_fewer_rows_than_atoms_give_the_signal_of_minimum_norm(solver, tolerance
 
 
 @pytest.mark.parametrize("solver", [fgmp.GradientDescent, fgmp.Newton])
-def test_an_accuracy_beyond_rounding_is_missed_and_said(solver, monkeypatch):
-    """With three steps in place of ten thousand: the end is that of three steps, and those who asked for three know."""
+def test_accuracy_beyond_rounding_warns(solver, monkeypatch):
+    """With a limit of three steps the end is that of three steps."""
     monkeypatch.setattr(sys.modules[solver.__module__], "_LIMIT", 3)
     rng = np.random.default_rng(0)
     client = one_client(rng.standard_normal((7, 2)) * [1, 30], rng.standard_normal(7))
@@ -148,7 +159,8 @@ def test_an_accuracy_beyond_rounding_is_missed_and_said(solver, monkeypatch):
 def systems(seed):
     """Features with null directions, and targets."""
     rng = np.random.default_rng(seed)
-    A, groups = rng.standard_normal((20, 4)), np.eye(4)[rng.integers(0, 4, 20)]
+    A = rng.standard_normal((20, 4))
+    groups = np.eye(4)[rng.integers(0, 4, 20)]
     features = {
         "low rank": rng.standard_normal((20, 2)) @ rng.standard_normal((2, 9)),
         "one-hot and intercept": np.column_stack([np.ones(20), groups, A]),
@@ -169,15 +181,15 @@ def objective(B, y, x):
 @pytest.mark.parametrize("steps", [1, 5, 30])
 @pytest.mark.parametrize("solver", [fgmp.GradientDescent, fgmp.Newton])
 @pytest.mark.parametrize("name", systems(0))
-def test_no_local_solver_raises_the_objective_of_a_deficient_system(name, solver, steps, dtype):
-    """From zero, from anywhere, and from where nothing is left to gain."""
+def test_local_solver_does_not_raise_objective_of_deficient_system(name, solver, steps, dtype):
+    """From zero, from anywhere, and from the minimum."""
     eps = np.finfo(dtype).eps
     for seed in range(2):
         B, y = (array.astype(dtype) for array in systems(seed)[name])
-        client, zero = one_client(B, y), np.zeros(B.shape[1])
-        best = np.linalg.lstsq(B.astype(float), y.astype(float), rcond=64 * eps)[
-            0
-        ]  # rounding is no direction
+        client = one_client(B, y)
+        zero = np.zeros(B.shape[1])
+        # Directions of rounding are cut.
+        best = np.linalg.lstsq(B.astype(float), y.astype(float), rcond=64 * eps)[0]
         for start in (zero, np.random.default_rng(seed).standard_normal(B.shape[1]), best):
             before = objective(B, y, start.astype(dtype))
             end = minimise(client, solver(steps), start.astype(dtype))
@@ -187,21 +199,18 @@ def test_no_local_solver_raises_the_objective_of_a_deficient_system(name, solver
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("data", ["full", "null direction", "few rows", "faint direction"])
-def test_exact_solves_in_an_overcomplete_dictionary_are_as_good_as_least_squares(data, dtype, unit):
-    """On up to 12 atoms of R^8, which are dependent, with data that say nothing of a direction."""
+def test_exact_solver_in_overcomplete_dictionary_is_least_squares(data, dtype, unit):
+    """On dependent atoms, with data that say nothing of a direction."""
     cut, excess = (1e-5, 1e-4) if dtype == np.float32 else (1e-8, 1e-6)
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        dictionary, A = (
-            fgmp.Dictionary(rng.standard_normal((8, 12)).astype(dtype)),
-            rng.standard_normal((20, 8)),
-        )
+        dictionary = fgmp.Dictionary(rng.standard_normal((8, 12)).astype(dtype))
+        A = rng.standard_normal((20, 8))
         A[:, 0] *= {"null direction": 0, "faint direction": 1e-10}.get(data, 1)
-        A, y = (
-            (unit * A[: 5 if data == "few rows" else 20]).astype(dtype),
-            rng.standard_normal(20).astype(dtype),
-        )
-        y, wide = y[: len(A)], A.astype(float) @ dictionary.atoms.astype(float)
+        A = (unit * A[: 5 if data == "few rows" else 20]).astype(dtype)
+        y = rng.standard_normal(20).astype(dtype)
+        y = y[: len(A)]
+        wide = A.astype(float) @ dictionary.atoms.astype(float)
         client = one_client(dictionary.products(A), y)
         for size in (6, 9, 12):
             merged = np.sort(rng.choice(12, size, replace=False))
@@ -227,18 +236,20 @@ def ill_conditioned(rng, condition, dtype, shape=(100, 20)):
 @pytest.mark.parametrize(
     ("dtype", "condition"), [(np.float32, 300), (np.float32, 3e3), (np.float64, 1e4)]
 )
-def test_least_squares_has_no_excess_above_its_precision(dtype, condition):
+def test_least_squares_is_as_exact_as_its_precision(dtype, condition):
+    """The excess of the residual is that of rounding, squared."""
     for seed in range(10):
         columns, targets = ill_conditioned(np.random.default_rng(seed), condition, dtype)
-        wide, y = columns.astype(float), targets.astype(float)
+        wide = columns.astype(float)
+        y = targets.astype(float)
         best = np.sum((wide @ np.linalg.lstsq(wide, y, rcond=None)[0] - y) ** 2)
         excess = np.sum((wide @ least_squares(columns, targets).astype(float) - y) ** 2) / best - 1
-        # Coefficients off by eps times the condition move predictions by as much, which enters squared.
+        # Coefficients off by eps times the condition move predictions by as much, squared here.
         assert excess <= (10 * np.finfo(dtype).eps * condition) ** 2 + 1e-13
 
 
 def test_dependent_columns_in_other_units_keep_their_rank():
-    """Twice the same column and a small one: the minimum norm shares the coefficient and finds the small one."""
+    """The minimum norm shares a coefficient among equal columns and finds a small one."""
     a, b = np.linalg.qr(np.random.default_rng(0).standard_normal((10, 2)))[0].T
     columns = np.stack([a, a, 1e-4 * b], axis=1)
     np.testing.assert_allclose(least_squares(columns, 2 * a + 3 * b), [1, 1, 3e4], rtol=1e-6)
@@ -254,7 +265,8 @@ def test_dependent_columns_in_other_units_keep_their_rank():
     )
 
 
-def test_what_noise_made_indefinite_is_solved_where_it_curves_upwards():
+def test_indefinite_system_is_solved_on_its_positive_part():
+    """As noise may make a Hessian indefinite."""
     np.testing.assert_allclose(
         solve_semidefinite(np.array([[1, 2.0], [2, 1]]), np.array([1, 0.0])), [1 / 6, 1 / 6]
     )
@@ -264,12 +276,12 @@ def test_what_noise_made_indefinite_is_solved_where_it_curves_upwards():
     ("dtype", "condition"),
     [(np.float32, 1e2), (np.float64, 1e2), (np.float64, 1e6), (np.float64, 1e10)],
 )
-def test_with_fewer_rows_than_columns_the_solution_is_the_shortest_to_machine_precision(
-    dtype, condition
-):
+def test_least_squares_of_few_rows_is_shortest_to_rounding(dtype, condition):
+    """The error is eps times the condition."""
     for seed in range(10):
         rng = np.random.default_rng(seed)
-        left, right = (np.linalg.qr(rng.standard_normal((size, 8)))[0] for size in (8, 30))
+        left = np.linalg.qr(rng.standard_normal((8, 8)))[0]
+        right = np.linalg.qr(rng.standard_normal((30, 8)))[0]
         sizes = np.geomspace(1, 1 / condition, 8)
         targets = (left * sizes) @ (left.T @ rng.standard_normal(8))
         shortest = right @ ((left.T @ targets) / sizes)
@@ -282,8 +294,8 @@ def test_with_fewer_rows_than_columns_the_solution_is_the_shortest_to_machine_pr
         )
 
 
-def test_newton_steps_in_float32_go_on_to_the_rounding_of_the_objective():
-    """A good step near the minimum may raise the objective by its last digit; it is taken all the same."""
+def test_newton_steps_in_float32_end_at_rounding():
+    """A step that raises the objective by its last digit is taken all the same."""
     method = fgmp.SharedSupportGradMP(5, solver=fgmp.NewtonOnSupport(6))
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -303,13 +315,15 @@ def test_newton_steps_in_float32_go_on_to_the_rounding_of_the_objective():
 
 
 @pytest.mark.parametrize("in_dictionary", [False, True])
-def test_shifts_are_all_signals_that_every_output_can_add_and_are_filled_with_curvature(
+def test_shifts_of_softmax_are_null_directions_that_get_curvature(
     in_dictionary,
 ):
-    """Five atoms of eight for each of three outputs in R^5 span everything, with few atoms in common."""
+    """Shifts are the signals that all outputs can add; other directions keep their curvature."""
     rng = np.random.default_rng(1)
     A = rng.standard_normal((300, 5)) * [1, 1e-5, 1e3, 1, 1]
-    client, atoms, merged = one_client(A, rng.integers(0, 3, 300), "softmax"), BASIS, np.arange(15)
+    client = one_client(A, rng.integers(0, 3, 300), "softmax")
+    atoms = BASIS
+    merged = np.arange(15)
     if in_dictionary:
         atoms = fgmp.Dictionary(rng.standard_normal((5, 8)))
         client = replace(client, features=atoms.products(A))
@@ -324,7 +338,8 @@ def test_shifts_are_all_signals_that_every_output_can_add_and_are_filled_with_cu
             alike, alike[:, :1].repeat(3, axis=1), atol=1e-10 * np.abs(alike).max()
         )
     predictions = problem.predictions(rng.standard_normal(15))
-    hessian, across = problem.hessian(predictions), rng.standard_normal((15, 4))
+    hessian = problem.hessian(predictions)
+    across = rng.standard_normal((15, 4))
     filled, gradient = regularize_null_directions(hessian, problem.gradient(predictions), shifts)
     np.testing.assert_allclose(shifts.T @ gradient, 0, atol=1e-13 * np.abs(gradient).max())
     across -= shifts @ (shifts.T @ across)
@@ -337,8 +352,9 @@ def test_shifts_are_all_signals_that_every_output_can_add_and_are_filled_with_cu
 
 
 def singular_system(rng):
-    """Columns of a known rank below their number, in units up to 1e8 apart; targets with and without a residual."""
-    m, kind = int(rng.integers(4, 41)), rng.integers(6)
+    """Return columns of known, deficient rank, in units up to 1e8 apart, and targets."""
+    m = int(rng.integers(4, 41))
+    kind = rng.integers(6)
     B = rng.standard_normal((m, 4))
     if kind == 0:
         A = B[:, : rng.integers(1, 4)]
@@ -376,10 +392,10 @@ def singular_system(rng):
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_dependent_columns_have_the_solution_of_minimum_norm_in_the_units_that_came(part):
-    """LAPACK's truncated solution within its conditioning (Wedin), whatever the order of the rows.
+def test_dependent_columns_have_minimum_norm_solution_in_given_units(part):
+    """LAPACK's truncated solution within its conditioning (Wedin).
 
-    20,000 such systems were within 22 times the bound.
+    In any order of the rows. 20,000 such systems were within 22 times the bound.
     """
     eps = np.finfo(float).eps
     for seed in range(300 * part, 300 * (part + 1)):
@@ -389,7 +405,8 @@ def test_dependent_columns_have_the_solution_of_minimum_norm_in_the_units_that_c
             continue
         left, sizes, across = np.linalg.svd(A, full_matrices=False)
         shortest = across[:rank].T @ ((left[:, :rank].T @ y) / sizes[:rank])
-        length, condition = np.linalg.norm(shortest), sizes[0] / sizes[rank - 1]
+        length = np.linalg.norm(shortest)
+        condition = sizes[0] / sizes[rank - 1]
         residual = np.linalg.norm(y - A @ shortest) / sizes[0]
         bound = 100 * eps * (condition * length + condition**2 * residual)
         for order in (np.arange(len(y)), rng.permutation(len(y))):
@@ -397,11 +414,12 @@ def test_dependent_columns_have_the_solution_of_minimum_norm_in_the_units_that_c
 
 
 @pytest.mark.parametrize("ratio", 10.0 ** np.arange(0, 13, 2))
-def test_a_single_direction_has_its_shortest_solution_for_any_ratio_of_units(ratio):
-    """c row' x = 3 c: x = 3 row / |row|^2, each entry to rounding, also from the products of the columns."""
+def test_single_direction_has_shortest_solution_in_any_units(ratio):
+    """x = 3 row / |row|^2, each entry to rounding, also from the Gram matrix."""
     rng = np.random.default_rng(1)
     for _ in range(50):
-        row, c = rng.uniform(1, 2, 3) * [1, -1, 1 / ratio], rng.standard_normal(29)
+        row = rng.uniform(1, 2, 3) * [1, -1, 1 / ratio]
+        c = rng.standard_normal(29)
         expected = 3 * row / (row @ row)
         np.testing.assert_allclose(least_squares(np.outer(c, row), 3 * c), expected, rtol=1e-13)
         np.testing.assert_allclose(
@@ -410,7 +428,7 @@ def test_a_single_direction_has_its_shortest_solution_for_any_ratio_of_units(rat
 
 
 def before_and_after(seed):
-    """Before, after, their difference: rank 2, singular values 1, 4e-4 and rounding; the shortest solution."""
+    """Return columns before, after and after - before, of rank 2, and the shortest solution."""
     rng = np.random.default_rng(seed)
     before = 100 + 10 * rng.standard_normal(30)
     after = before + 0.05 * rng.standard_normal(30)
@@ -423,8 +441,8 @@ def before_and_after(seed):
 @pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("seed", [113, 138, *range(20)])
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
-def test_runs_on_dependent_columns_end_at_minimum_norm(seed):
-    """Also where the first columns leave so little that what is left of the last one is rounding, but not small."""
+def test_run_on_dependent_columns_ends_at_minimum_norm(seed):
+    """Also if rounding is all that is left of the last column."""
     federation, shortest = before_and_after(seed)
     found = [
         fgmp.simulate(method, federation, 1, rng=0)
@@ -442,8 +460,8 @@ def test_runs_on_dependent_columns_end_at_minimum_norm(seed):
 
 
 @pytest.mark.parametrize("kind", ["zero", "low rank", "twice and faint", "units"])
-def test_in_a_dictionary_it_is_the_signal_that_is_shortest(kind):
-    """Dependent atoms of any length, data of low rank, features in units apart; against orthonormal coordinates."""
+def test_least_squares_in_a_dictionary_has_the_shortest_signal(kind):
+    """For dependent atoms, data of low rank and units apart, in orthonormal coordinates."""
     eps = np.finfo(float).eps
     for seed in range(60):
         rng = np.random.default_rng(seed)
@@ -508,10 +526,8 @@ SEPARATED = {
 @pytest.mark.parametrize("accuracy", [1e-6, 1e-2, 1.0, 100.0])
 @pytest.mark.parametrize("solver", [fgmp.Newton, fgmp.GradientDescent])
 @pytest.mark.parametrize("name", SEPARATED)
-def test_nothing_is_near_a_minimiser_that_does_not_exist(
-    name, solver, accuracy, in_atoms, monkeypatch
-):
-    """Whatever the accuracy: where the search begins, on the way, and where the loss is flat."""
+def test_accuracy_without_a_minimiser_warns(name, solver, accuracy, in_atoms, monkeypatch):
+    """Whatever the accuracy, and also where the loss is flat."""
     A, y, loss = SEPARATED[name]
     monkeypatch.setattr(sys.modules[solver.__module__], "_LIMIT", 100)
     given = {"labels": [-1, 1]} if name == "one class" else {}
@@ -528,15 +544,14 @@ def test_nothing_is_near_a_minimiser_that_does_not_exist(
 @pytest.mark.parametrize("solver", [fgmp.Newton, fgmp.GradientDescent])
 @pytest.mark.parametrize("loss", ["logistic", "softmax"])
 @pytest.mark.filterwarnings("error")
-def test_a_minimiser_that_exists_is_reached_to_the_accuracy(loss, solver, accuracy, unit):
-    """In null directions, too, such as a column that is there twice; against many Newton steps."""
+def test_minimiser_is_reached_to_the_accuracy(loss, solver, accuracy, unit):
+    """In null directions too, against many Newton steps."""
     rng = np.random.default_rng(0)
     A = rng.standard_normal((200, 3))
     A = unit * np.column_stack([A, A[:, 0]])
     scores = A @ rng.standard_normal((4, 3)) / unit + 2 * rng.standard_normal((200, 3))
     y = scores.argmax(axis=1) if loss == "softmax" else (scores[:, 0] > 0).astype(int)
     client = one_client(A, y, loss)
-    found, end = (
-        minimise(client, each) for each in (solver(accuracy=accuracy / unit), fgmp.Newton(steps=60))
-    )
+    found = minimise(client, solver(accuracy=accuracy / unit))
+    end = minimise(client, fgmp.Newton(steps=60))
     assert np.linalg.norm(found - end) <= accuracy / unit

@@ -1,16 +1,16 @@
-"""Sparse features: the algebra of the matrix they stand for, every format that they come in, and their memory.
+"""Sparse features: the algebra of the matrix that they stand for, their formats, and their memory.
 
-Runs on them are law 6 of the estimators, and the axis `storage` of the matrix.
+Runs on them are in test_sparse_estimators, and on the axis `storage` of the combinatorial tests.
 """
 
 import tracemalloc
 
 import numpy as np
 import pytest
+from cases import wide_sparse_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from test_sparse_estimators import wide
 
 import fgmp
 from fgmp._support.sparse_features import SparseFeatures
@@ -25,14 +25,23 @@ def some_matrix(rng, shape, density=0.3):
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 8), st.integers(1, 12), st.booleans(), st.integers(0, 2**32 - 1))
-def test_the_algebra_is_that_of_the_matrix_that_is_meant(m, n, centred, seed):
+def test_sparse_features_have_the_algebra_of_their_matrix(m, n, centred, seed):
+    """Products, rows, columns and scaling, with and without a centre."""
     rng = np.random.default_rng(seed)
-    S, u, c = some_matrix(rng, (m, n)), rng.standard_normal(m), rng.standard_normal(n)
-    features, A = SparseFeatures(sparse.csc_matrix(S)), S
+    S = some_matrix(rng, (m, n))
+    u = rng.standard_normal(m)
+    c = rng.standard_normal(n)
+    features = SparseFeatures(sparse.csc_matrix(S))
+    A = S
     if centred:
-        features, A = SparseFeatures(sparse.csr_array(S), u, c), S - np.outer(u, c)
-    x, X, w, W = (rng.standard_normal(shape) for shape in (n, (n, 3), m, (2, m)))
-    rows, columns = rng.integers(m, size=4), rng.permutation(n)[: rng.integers(n + 1)]
+        features = SparseFeatures(sparse.csr_array(S), u, c)
+        A = S - np.outer(u, c)
+    x = rng.standard_normal(n)
+    X = rng.standard_normal((n, 3))
+    w = rng.standard_normal(m)
+    W = rng.standard_normal((2, m))
+    rows = rng.integers(m, size=4)
+    columns = rng.permutation(n)[: rng.integers(n + 1)]
     pairs = [
         (features @ x, A @ x),
         (features @ X, A @ X),
@@ -47,7 +56,8 @@ def test_the_algebra_is_that_of_the_matrix_that_is_meant(m, n, centred, seed):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
     single = features.astype(np.float32)
     np.testing.assert_allclose(single.toarray(), A, rtol=1e-5, atol=1e-5)
-    assert single.dtype == (single @ x.astype(np.float32)).dtype == np.float32 and single.shape == (
+    assert single.dtype == (single @ x.astype(np.float32)).dtype == np.float32
+    assert single.shape == (
         m,
         n,
     )
@@ -81,9 +91,11 @@ FORMS = {kind: getattr(sparse, kind) for kind in KINDS} | {
 
 
 @pytest.mark.parametrize("convert", FORMS.values(), ids=FORMS)
-def test_every_format_gives_the_same_model_and_is_left_as_it_is(convert):
+def test_sparse_format_gives_the_model_of_dense_rows(convert):
+    """No array of the user is written into."""
     As, ys = some_data()
-    method, those = fgmp.FedGradMP(3, batch_size=12), [convert(A) for A in As]
+    method = fgmp.FedGradMP(3, batch_size=12)
+    those = [convert(A) for A in As]
     names = ("data", "indices", "indptr", "row", "col", "offsets")
     arrays = [
         getattr(A, name)
@@ -93,25 +105,30 @@ def test_every_format_gives_the_same_model_and_is_left_as_it_is(convert):
     ]
     for array in arrays:
         array.setflags(write=False)
-    found, expected = (
-        fgmp.simulate(method, Federation.from_arrays(given, ys), 2, rng=0).x
-        for given in (those, As)
-    )
+    found = fgmp.simulate(method, Federation.from_arrays(those, ys), 2, rng=0).x
+    expected = fgmp.simulate(method, Federation.from_arrays(As, ys), 2, rng=0).x
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_whole_numbers_become_floats_and_canonical_csr_is_not_copied():
-    A = np.array([[1, 0, 1], [0, 1, 0]])
-    for kind in (bool, float):
-        stored = sparse.csr_array(A.astype(kind))
-        client = Federation.from_arrays([stored], [[1, 2]]).clients[0]
-        assert client.features.dtype == np.float64
-        np.testing.assert_array_equal(client.predictions(np.array([1.0, 2.0, 4.0])), [5, 2])
+@pytest.mark.parametrize("dtype", [bool, float])
+def test_sparse_features_of_any_type_become_floats(dtype):
+    """Predictions are those of the dense matrix."""
+    stored = sparse.csr_array(np.array([[1, 0, 1], [0, 1, 0]]).astype(dtype))
+    client = Federation.from_arrays([stored], [[1, 2]]).clients[0]
+    assert client.features.dtype == np.float64
+    np.testing.assert_array_equal(client.predictions(np.array([1.0, 2.0, 4.0])), [5, 2])
+
+
+def test_canonical_csr_of_floats_is_not_copied():
+    """The federation holds the array of the user."""
+    stored = sparse.csr_array(np.array([[1.0, 0, 1], [0, 1, 0]]))
+    client = Federation.from_arrays([stored], [[1, 2]]).clients[0]
     assert np.shares_memory(client.features.stored.data, stored.data)
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_clients_centred_alike_pool_and_those_centred_each_by_itself_do_not(apart):
+def test_clients_with_one_centre_can_be_pooled(apart):
+    """Clients with centres of their own are refused."""
     As, ys = some_data()
     pairs = [(A, A.mean(axis=0) if apart else As[0].mean(axis=0)) for A in As]
     thin = Federation.from_arrays(
@@ -132,8 +149,9 @@ def test_clients_centred_alike_pool_and_those_centred_each_by_itself_do_not(apar
     "method", [fgmp.FedGradMP(5), fgmp.FedIterHT(sparsity=5, learning_rate=0.1)], ids=["MP", "HT"]
 )
 @pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
-def test_no_dense_matrix_is_made(loss, method):
-    X, y, groups = wide()
+def test_run_on_sparse_features_makes_no_dense_matrix(loss, method):
+    """Its memory is a few models."""
+    X, y, groups = wide_sparse_table()
     labels = {"squared": y, "logistic": y > 0}.get(loss, groups % 3)
     federation = Federation.from_arrays(
         *([A[groups == g] for g in range(6)] for A in (X, labels)), loss
@@ -144,6 +162,5 @@ def test_no_dense_matrix_is_made(loss, method):
     fgmp.simulate(method, federation, 1, rng=0)
     used = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (
-        used < 16 * models < 0.5 * 8 * X.shape[0] * X.shape[1]
-    )  # a few models, and far from the dense table
+    # A few models, and far from the dense table.
+    assert used < 16 * models < 0.5 * 8 * X.shape[0] * X.shape[1]

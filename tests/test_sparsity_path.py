@@ -1,13 +1,19 @@
-"""The path over the sparsity: its scores by hand, what is chosen, and that the fit is the last step of it."""
+"""The path over the sparsity: its scores by hand, its choice, and that the fit is its last step."""
 
 from itertools import pairwise
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from cases import (
+    ESTIMATORS,
+    TABLES,
+    classification_table,
+    independent_table,
+    regression_table,
+)
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import log_loss
-from test_estimators import DATA, ESTIMATORS, classification, noisy, regression
 
 import fgmp
 from fgmp.estimators import SparsityPath
@@ -20,20 +26,22 @@ def folds(X, y, groups, n_folds, seed=3, least=5):
     """The folds of the rows, in the order of the table, for an integer seed of the estimator."""
     drawn = int(np.random.RandomState(seed).randint(2**31 - 1))
     found = np.empty(len(y), int)
-    for place, group in enumerate(np.unique(groups)):
-        found[groups == group] = assign_folds(y[groups == group], place, n_folds, drawn, least)
+    for index, group in enumerate(np.unique(groups)):
+        found[groups == group] = assign_folds(y[groups == group], index, n_folds, drawn, least)
     return found
 
 
 @quiet  # with five folds one group deals four, or a fold would have four rows
 @pytest.mark.parametrize("n_folds, weighted", [(2, False), (5, False), (2, True)])
-def test_the_score_of_a_site_is_its_loss_on_rows_that_it_held_out(n_folds, weighted):
-    X, y, groups = regression()
+def test_score_of_the_path_is_the_loss_on_held_out_rows(n_folds, weighted):
+    """The mean over groups, and its standard error."""
+    X, y, groups = regression_table()
     w = np.random.default_rng(0).uniform(0.5, 2, len(y)) if weighted else np.ones(len(y))
     model = fgmp.FedGradMPRegressor("cv", sparsities=[12], n_folds=n_folds, random_state=3).fit(
         X, y, groups, w
     )
-    of, errors = folds(X, y, groups, n_folds), np.empty(len(y))
+    of = folds(X, y, groups, n_folds)
+    errors = np.empty(len(y))
     for fold in range(n_folds):
         out = of == fold
         errors[out] = (
@@ -46,22 +54,25 @@ def test_the_score_of_a_site_is_its_loss_on_rows_that_it_held_out(n_folds, weigh
     np.testing.assert_allclose(model.cv_.table["standard_error"], np.sqrt(squares), rtol=1e-6)
 
 
-def test_of_two_classes_it_is_the_log_loss():
-    X, y, groups = classification()
+def test_score_of_two_classes_is_the_log_loss():
+    """Up to the small ridge of the path."""
+    X, y, groups = classification_table()
     options = dict(sparsities=[12], n_folds=2, random_state=3, C=np.inf)
     model = fgmp.FedGradMPClassifier("cv", **options).fit(X, y, groups)
-    of, Z, loss = folds(X, np.where(y == "top", 1.0, -1.0), groups, 2), X / X.std(axis=0), 0.0
+    of = folds(X, np.where(y == "top", 1.0, -1.0), groups, 2)
+    Z = X / X.std(axis=0)
+    loss = 0.0
     for out in (of == 0, of == 1):
         theirs = LogisticRegression(C=np.inf, tol=1e-9, max_iter=10_000).fit(Z[~out], y[~out])
         loss += log_loss(y[out], theirs.predict_proba(Z[out])) * np.mean(out)
-    np.testing.assert_allclose(
-        model.cv_.table["score"], [loss], rtol=2e-3
-    )  # paths have a ridge of 1e-4 at least
+    # Paths have a ridge of at least 1e-4.
+    np.testing.assert_allclose(model.cv_.table["score"], [loss], rtol=2e-3)
 
 
 @pytest.mark.parametrize("n_folds", [2, 5, 7])
-def test_folds_deal_the_rows_and_the_classes_evenly(n_folds):
-    X, y, groups = classification(3)
+def test_folds_have_equal_shares_of_rows_and_classes(n_folds):
+    """In every group."""
+    X, y, groups = classification_table(3)
     codes = np.unique(y, return_inverse=True)[1]
     of = folds(X, codes, groups, n_folds, least=1)
     for own in (groups == group for group in range(6)):
@@ -71,8 +82,10 @@ def test_folds_deal_the_rows_and_the_classes_evenly(n_folds):
 
 
 @pytest.mark.parametrize("distance, tau", [(0.49, 2), (0.51, 5)])
-def test_a_smaller_model_is_taken_up_to_half_a_standard_error(distance, tau):
-    score, errors = np.array([9, 3 + distance, 3, 3.1]), np.array([9.0, 9.0, 1.0, 9.0])
+def test_path_chooses_smaller_model_within_half_a_standard_error(distance, tau):
+    """Of the best score."""
+    score = np.array([9, 3 + distance, 3, 3.1])
+    errors = np.array([9.0, 9.0, 1.0, 9.0])
     assert (
         SparsityPath(
             dict(sparsity=np.array([1, 2, 5, 6]), score=score, standard_error=errors)
@@ -82,8 +95,9 @@ def test_a_smaller_model_is_taken_up_to_half_a_standard_error(distance, tau):
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
-def test_three_features_are_three_and_the_path_can_be_seen(make):
-    X, y, groups = DATA[make](n_rows=1200)
+def test_cross_validation_chooses_three_features(make):
+    """With groups and without, and the plot says so."""
+    X, y, groups = TABLES[make](n_rows=1200)
     model = make("cv", random_state=0).fit(X, y, groups)
     one = make("cv", random_state=0).fit(X, y)  # one group validates by its folds
     for support in (model.support_, one.support_):
@@ -96,21 +110,24 @@ def test_three_features_are_three_and_the_path_can_be_seen(make):
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
-def test_sites_of_a_single_row_take_part(make):
-    X, y, groups = DATA[make]()
+def test_groups_of_a_single_row_take_part_in_cross_validation(make):
+    """With cohorts, and with an intercept for each group."""
+    X, y, groups = TABLES[make]()
     groups = np.where(np.arange(len(y)) < 5, 10 + np.arange(len(y)), groups)
     options = dict(sparsities=[1, 3], min_rows=1, random_state=0)
     model = make("cv", cohort_size=11, **options).fit(X, y, groups)  # of whom a fold has fewer
-    assert len(model.groups_) == 11 and model.sparsity_ == 3
+    assert len(model.groups_) == 11
+    assert model.sparsity_ == 3
     if make is fgmp.FedGradMPRegressor:
         own = make("cv", fit_intercept="per_group", **options).fit(X, y, groups)
-        assert len(own.groups_) == 11 and own.sparsity_ == 3
+        assert len(own.groups_) == 11
+        assert own.sparsity_ == 3
 
 
 @quiet
-def test_each_step_of_the_path_drops_what_raises_the_loss_least():
-    """Against least squares on every support with one feature less: of twins the effect is small and b is large."""
-    X, z, groups = regression(n_features=20)
+def test_step_of_the_path_drops_the_cheapest_feature():
+    """Against least squares on every support with one feature less."""
+    X, z, groups = regression_table(n_features=20)
     X[:, 1::2] = X[:, ::2] + 0.3 * X[:, 1::2]
     y = z + X @ np.tile([2.0, -2, 1, 0], 5) / X.std(axis=0).max()
     fits = [fgmp.FedGradMPRegressor(tau).fit(X, y, groups) for tau in range(8, 0, -1)]
@@ -124,8 +141,9 @@ def test_each_step_of_the_path_drops_what_raises_the_loss_least():
 
 
 @quiet
-def test_the_fit_is_that_of_the_chosen_sparsity():
-    X, y, groups = noisy(20, 12, n_features=60)
+def test_fit_with_cross_validation_is_that_of_the_chosen_sparsity():
+    """What the choice sends is counted."""
+    X, y, groups = independent_table(20, 12, n_features=60)
     options = dict(method="shared", n_folds=2, random_state=0)
     model = fgmp.FedGradMPRegressor("cv", sparsities=[4, 8, 12], **options).fit(X, y, groups)
     alone = fgmp.FedGradMPRegressor(model.sparsity_, **options).fit(X, y, groups)
@@ -137,7 +155,8 @@ def test_the_fit_is_that_of_the_chosen_sparsity():
 
 def pairs(seed, n_pairs=60, n_features=8):
     rng = np.random.default_rng(seed)
-    groups, X = np.repeat(np.arange(n_pairs), 2), rng.standard_normal((2 * n_pairs, n_features))
+    groups = np.repeat(np.arange(n_pairs), 2)
+    X = rng.standard_normal((2 * n_pairs, n_features))
     y = (
         X[:, 0]
         - X[:, 1]
@@ -151,20 +170,18 @@ def pairs(seed, n_pairs=60, n_features=8):
 OWN = dict(fit_intercept="per_group", min_rows=1)
 
 
-def test_with_own_intercepts_pairs_are_judged_as_their_differences():
-    """Without a partner that trains, half the squared error of a row is half that of the difference."""
+def test_pairs_with_own_intercepts_are_scored_by_their_differences():
+    """Half the squared error of a row is half that of the difference."""
     X, y, groups = pairs(0)
     score = (
         fgmp.FedGradMPRegressor("cv", sparsities=[8], random_state=3, **OWN)
         .fit(X, y, groups)
         .cv_.table["score"]
     )
-    of, D, d, expected = (
-        folds(X, y, groups, 5, least=1).reshape(-1, 2),
-        X[::2] - X[1::2],
-        y[::2] - y[1::2],
-        np.zeros(60),
-    )
+    of = folds(X, y, groups, 5, least=1).reshape(-1, 2)
+    D = X[::2] - X[1::2]
+    d = y[::2] - y[1::2]
+    expected = np.zeros(60)
     for fold in range(5):
         out = (of == fold).any(axis=1)
         found = np.linalg.lstsq(D[~out], d[~out], rcond=None)[0]

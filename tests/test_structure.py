@@ -1,4 +1,4 @@
-"""How the package is laid out: who may import whom, what a file says it is for, and what an import loads."""
+"""The layout of the package: who imports whom, docstrings of modules, and what an import loads."""
 
 import ast
 import importlib
@@ -17,14 +17,15 @@ PACKAGE = Path(fgmp.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
-def test_imports_go_one_way():
+def test_imports_follow_the_layers():
     """The contracts of import-linter in pyproject.toml hold."""
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     done = subprocess.run(command, cwd=PACKAGE.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 
-def test_no_module_has_the_name_of_something_public():
+def test_no_module_has_the_name_of_a_public_function():
+    """Or one of them would hide the other."""
     modules = {
         name.rsplit(".", 1)[1] for _, name, _ in pkgutil.walk_packages([str(PACKAGE)], "fgmp.")
     }
@@ -47,21 +48,34 @@ def names_of(package):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_file_says_what_it_is_for_and_what_it_refers_to_is_there(path):
+def test_module_has_a_docstring_with_names_that_exist(path):
+    """Names of the package in backquotes can be imported."""
     text = path.read_text()
     assert not text or len(ast.get_docstring(ast.parse(text)).splitlines()[0]) > 20
     for name in re.findall(r"`(fgmp\.[\w.]+)`", text):
         pkgutil.resolve_name(name)
 
 
+TESTS = Path(__file__).parent
+TEST_MODULES = sorted([*TESTS.glob("test_*.py"), *TESTS.glob("combinatorial/test_*.py")])
+
+
+@pytest.mark.parametrize("path", TEST_MODULES, ids=lambda path: path.stem)
+def test_no_test_module_imports_another(path):
+    """What tests share is in cases.py, in helper modules and in fixtures."""
+    imports = re.findall(r"^\s*(?:from|import) (\S+)", path.read_text(), flags=re.MULTILINE)
+    assert [name for name in imports if name.split(".")[-1].startswith("test_")] == []
+
+
 IMPORTED = {
     "fgmp, fgmp.cli, fgmp.metrics, fgmp.datasets": "h5py matplotlib pooch requests sklearn flwr "
     "narwhals PIL click tqdm numba pandas",
-    "fgmp.flower, fgmp.flower.fitting": "flwr ray sklearn",  # a site answers in a process for each message
+    # A client answers in a process for each message.
+    "fgmp.flower, fgmp.flower.fitting": "flwr ray sklearn",
 }
 
 
-def test_no_line_of_the_package_is_longer_than_a_hundred():
+def test_no_line_of_the_package_is_too_long():
     """Lines have at most 100 characters, docstrings and comments too."""
     too_long = [
         f"{path.name}:{number}"
@@ -74,8 +88,10 @@ def test_no_line_of_the_package_is_longer_than_a_hundred():
 
 
 @pytest.mark.parametrize("what", IMPORTED)
-def test_nothing_heavy_is_imported_that_is_not_needed(what):
-    code = f"import sys, {what}; sys.exit(' '.join(set({IMPORTED[what].split()}) & set(sys.modules)) or 0)"
+def test_import_loads_no_heavy_package(what):
+    """In a process of its own."""
+    heavy = f"set({IMPORTED[what].split()}) & set(sys.modules)"
+    code = f"import sys, {what}; sys.exit(' '.join({heavy}) or 0)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -98,10 +114,12 @@ def test_nothing_heavy_is_imported_that_is_not_needed(what):
         ("for a, b in pairs:\n    a.b = a", 0),
     ],
 )
-def test_assignments_that_pack_are_counted_and_unpacking_is_not(code, packed):
+def test_packed_assignments_are_counted(code, packed):
+    """Unpacking one value and exchanging two are not packed."""
     assert packed_assignments(ast.parse(code)) == packed
 
 
-def test_any_is_counted_where_it_stands_for_a_type():
+def test_any_is_counted_as_a_type():
+    """Imports and strings are not counted."""
     code = "from typing import Any\nx: list[Any] = any(Any)\ny = 'Any'"
     assert uses_of_any(ast.parse(code)) == 2

@@ -1,4 +1,4 @@
-"""The paper's synthetic model: moments, seeds, and streamed matrices that equal stored ones."""
+"""The synthetic model of the paper: moments, seeds, and streamed matrices equal to stored ones."""
 
 import numpy as np
 import pytest
@@ -7,9 +7,11 @@ import fgmp
 from fgmp.datasets import make_conditioned_regression, make_sensing
 
 
-def test_moments_are_those_of_the_model_and_the_truth_is_sparse_on_the_unit_sphere():
+def test_sparse_regression_has_moments_of_the_paper():
+    """Variances and means of the clients; the truth is sparse, of norm one."""
     fed = fgmp.make_sparse_regression(8, 400, 500, 10, heterogeneity=2.0, variance_decay=1.1, rng=0)
-    assert np.count_nonzero(fed.truth) == 10 and np.linalg.norm(fed.truth) == pytest.approx(1)
+    assert np.count_nonzero(fed.truth) == 10
+    assert np.linalg.norm(fed.truth) == pytest.approx(1)
     for i, client in enumerate(fed.clients, start=1):
         np.testing.assert_allclose(client.features @ fed.truth, client.targets, atol=1e-12)
         assert client.features.var() == pytest.approx(i**-1.1, rel=0.02)
@@ -22,7 +24,8 @@ def test_moments_are_those_of_the_model_and_the_truth_is_sparse_on_the_unit_sphe
     assert abs(np.mean(means)) < 0.4
 
 
-def test_noise_has_the_variance_asked_for():
+def test_noise_has_its_variance_and_is_independent():
+    """No two clients have the same noise."""
     sensed = make_sensing(np.ones(5), 3, 20_000, noise_variance=0.005, rng=0)
     other = make_conditioned_regression([1.5] * 3, 20_000, 5, 2, noise_variance=0.005, rng=0)
     for fed in (
@@ -31,13 +34,14 @@ def test_noise_has_the_variance_asked_for():
         other,
     ):
         noise = np.array([client.targets - client.features @ fed.truth for client in fed.clients])
-        np.testing.assert_allclose(
-            np.cov(noise), 0.005 * np.eye(3), atol=0.0003
-        )  # no two clients have the same
+        # No two clients have the same noise.
+        np.testing.assert_allclose(np.cov(noise), 0.005 * np.eye(3), atol=0.0003)
 
 
-def test_seeds_repeat_and_more_clients_begin_with_the_same_ones():
-    small, large = (fgmp.make_sparse_regression(n, 5, 20, 2, rng=3) for n in (2, 4))
+def test_more_clients_begin_with_the_same_ones():
+    """A seed gives the same data for the first clients."""
+    small = fgmp.make_sparse_regression(2, 5, 20, 2, rng=3)
+    large = fgmp.make_sparse_regression(4, 5, 20, 2, rng=3)
     np.testing.assert_array_equal(small.truth, large.truth)
     for first, second in zip(small.clients, large.clients, strict=False):
         np.testing.assert_array_equal(first.features, second.features)
@@ -45,19 +49,22 @@ def test_seeds_repeat_and_more_clients_begin_with_the_same_ones():
     assert not np.array_equal(fgmp.make_sparse_regression(2, 5, 20, 2, rng=4).truth, small.truth)
 
 
-def test_streamed_matrices_are_the_same_in_every_product():
+def test_streamed_matrix_is_the_same_in_every_product():
+    """It equals the matrix of its blocks."""
     rng = np.random.default_rng(0)
     signal = rng.standard_normal(50)
     fed = make_sensing(signal, n_clients=3, n_samples=20, rng=1)
     for client in fed.clients:
         stored = np.concatenate(list(client.features.blocks()))
-        X, Y = rng.standard_normal((50, 4)), rng.standard_normal((20, 3))
+        X = rng.standard_normal((50, 4))
+        Y = rng.standard_normal((20, 3))
         np.testing.assert_allclose(client.features @ X, stored @ X)
         np.testing.assert_allclose(client.features.T @ Y, stored.T @ Y)
         np.testing.assert_allclose(client.targets, stored @ signal)
 
 
-def test_hessians_have_the_spectra_that_were_asked_for_along_directions_of_their_own():
+def test_conditioned_regression_has_its_spectra():
+    """Each client has directions of its own."""
     conditions = [1.0, 1.06, 30.0, 30.0]
     fed = make_conditioned_regression(conditions, n_samples=25, n_features=9, sparsity=3, rng=1)
     hessians = [client.features.T @ client.features / 25 for client in fed.clients]
@@ -66,4 +73,5 @@ def test_hessians_have_the_spectra_that_were_asked_for_along_directions_of_their
             np.linalg.eigvalsh(hessian), np.linspace(1, condition, 9), rtol=1e-12
         )
     assert np.abs(hessians[2] - hessians[3]).max() > 1
-    assert np.count_nonzero(fed.truth) == 3 and np.linalg.norm(fed.truth) == pytest.approx(1)
+    assert np.count_nonzero(fed.truth) == 3
+    assert np.linalg.norm(fed.truth) == pytest.approx(1)

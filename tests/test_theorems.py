@@ -1,8 +1,9 @@
-"""The theorems against their proofs, run step by step in fractions, with approximate projections and variance.
+"""The theorems against their proofs, in fractions, step by step, with inexact projections.
 
-`local_iteration` follows the proof of Lemma 3 to a u^2 - 2 b u - c <= 0 and so to 2c/a + 8b^2/a^2, then Lemmas 2 and 1;
-`after_a_round` repeats it K times and averages. Both are affine in the squared error, so that the rate is what a unit
-of error adds and the residual what comes out of none: no closed form of a sum or of a coefficient is used.
+`local_iteration` follows the proof of Lemma 3 to a u^2 - 2 b u - c <= 0 and so to 2c/a + 8b^2/a^2,
+then Lemmas 2 and 1. `after_a_round` repeats it K times and averages. Both are affine in the squared
+error, so that the rate is what a unit of error adds and the residual what comes out of none: no
+closed form of a sum or of a coefficient is used.
 """
 
 from fractions import Fraction as F
@@ -16,7 +17,7 @@ from fgmp.theory import ClientConstants, TheoremParameters
 
 # eta_1 = 5/4, so that s = sqrt(1 - 16/25) = 3/5 is rational.
 SLACK = {F(1): F(0), F(5, 4): F(3, 5)}
-# rho^-, rho^+, E L^2, max ||P grad||^2, ||grad||^2 and sigma^2, in a unit in which kappa is below 1.
+# rho^-, rho^+, E L^2, max ||P grad||^2, ||grad||^2, sigma^2, in a unit in which kappa is below 1.
 CLIENTS = [
     dict(lower=F(1000), upper=F(1003), squared=F(2), gradient=F(3), whole=F(7), variance=F(5)),
     dict(lower=F(2000), upper=F(2004), squared=F(9), gradient=F(2), whole=F(4), variance=F(1)),
@@ -29,7 +30,8 @@ SETTINGS = [
     (F(1), F(3, 2), F(1)),
     (F(5, 4), F(2), F(3, 2)),
 ]
-THETA, K = F(1, 2), 3
+THETA = F(1, 2)
+K = 3
 
 
 def constants(weights=WEIGHTS):
@@ -86,7 +88,7 @@ def rate_and_residual(etas, **options):
 
 
 def added_at_once(etas, weights=WEIGHTS, clients=CLIENTS, **options):
-    """What a round adds with one nu for all clients, the mean of theirs, as Minkowski's inequality gives it."""
+    """Return what a round adds with the mean nu for all clients, by Minkowski's inequality."""
     added = [local_iteration(client, F(0), etas, **options) for client in clients]
     visits = [after_a_visit(client, F(0), etas, **options) for client in clients]
     series = sum(p * visit / nu for p, visit, nu in zip(weights, visits, added, strict=True) if nu)
@@ -116,7 +118,8 @@ def assert_local_iterations(bound, etas, **options):
 
 
 @pytest.mark.parametrize("etas", SETTINGS)
-def test_theorem_1_and_inexact_solvers_are_their_proofs(etas):
+def test_theorem_1_with_and_without_inexact_solver_is_its_proof(etas):
+    """Rates, residuals and local iterations."""
     bound = theory.theorem1(constants(), K, options_of(etas))
     assert_bound(bound, *rate_and_residual(etas))
     inexact = theory.theorem_inexact(constants(), K, 0.25, options_of(etas))
@@ -126,10 +129,12 @@ def test_theorem_1_and_inexact_solvers_are_their_proofs(etas):
 
 @pytest.mark.parametrize("etas", SETTINGS)
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_cohorts_are_their_proof(etas, size):
+def test_theorem_of_partial_participation_is_its_proof(etas, size):
     """kappa for the worst cohort, what is added for the mean one."""
     bound = theory.theorem_partial_participation(constants(), K, size, options_of(etas))
-    equal, added, rates = [F(1, size)] * size, [], []
+    equal = [F(1, size)] * size
+    added = []
+    rates = []
     for cohort in combinations(CLIENTS, size):
         added.append(after_a_round(F(0), etas, equal, cohort))
         rates.append(after_a_round(F(1), etas, equal, cohort) - added[-1])
@@ -138,7 +143,7 @@ def test_cohorts_are_their_proof(etas, size):
 
 @pytest.mark.parametrize("etas", SETTINGS)
 def test_beta_2_of_the_appendix_is_its_proof(etas):
-    """What a unit of error adds, with the variance that the lemma on stochastic gradients has for it."""
+    """What a unit of error adds, with the variance of the lemma on stochastic gradients."""
     for client in CLIENTS:
         variance = 3 * (client["squared"] + client["upper"] ** 2)
         ends = [
@@ -152,7 +157,8 @@ def test_beta_2_of_the_appendix_is_its_proof(etas):
         assert found == pytest.approx(float(ends[0] - ends[1]), rel=1e-10)
 
 
-def test_weights_order_and_clients_that_do_not_count():
+def test_client_of_weight_zero_does_not_change_the_bound():
+    """Whatever its constants are, in any order."""
     etas = SETTINGS[-1]
     ends = [
         rate_and_residual(etas, weights=weights)
@@ -161,11 +167,12 @@ def test_weights_order_and_clients_that_do_not_count():
     for i, (kappa, residual) in enumerate(ends):
         assert_bound(theory.theorem1(constants(np.eye(3)[i]), K, options_of(etas)), kappa, residual)
     hopeless = ClientConstants.of([1.0, 1.0], [1.0, 3.0], gradient=[0.0, 0.1], weights=[1.0, 0.0])
-    assert theory.theorem1(hopeless, 2).kappa == 0 and theory.theorem1(hopeless, 2).residual == 0
+    assert theory.theorem1(hopeless, 2).kappa == 0
+    assert theory.theorem1(hopeless, 2).residual == 0
 
 
-def test_the_bound_of_f_is_that_of_the_proof():
-    """f(x*) + g d + rho d^2 / 2 + rho d^2 / 2 with the g d that is largest: g^2 / (2 rho) + rho d^2 / 2."""
+def test_bound_of_the_objective_is_that_of_the_proof():
+    """f(x*) + g^2 / (2 rho) + rho d^2: the largest of f(x*) + g d + rho d^2 / 2."""
     bound = theory.theorem1(constants(), K, options_of(SETTINGS[-1]))
     value = theory.objective_bound(bound, [0, 2], 3.0, objective=0.5, gradient=4.0, smoothness=8.0)
     squares = bound.kappa ** np.array([0, 2]) * 3.0 + bound.residual
@@ -174,9 +181,10 @@ def test_the_bound_of_f_is_that_of_the_proof():
     assert bound.after([], 1.0).shape == (0,)
 
 
-def test_the_full_batch_takes_an_infinite_theta():
-    """1/theta^2 is zero; theta^2 times no variance is zero, and times some is infinite: no bound then, and no nan."""
-    etas, still = SETTINGS[1], [dict(client, variance=F(0)) for client in CLIENTS]
+def test_full_batch_takes_an_infinite_theta():
+    """theta^2 times no variance is zero, and times some it is infinite: no bound, and no nan."""
+    etas = SETTINGS[1]
+    still = [dict(client, variance=F(0)) for client in CLIENTS]
     full = ClientConstants.of(
         [1000, 2000], [1003, 2004], upper_squared=[2, 9], gradient=[3, 2], whole_gradient=[7, 4]
     )
@@ -184,49 +192,63 @@ def test_the_full_batch_takes_an_infinite_theta():
     kappa, residual = rate_and_residual(etas, weights=[F(1, 2)] * 2, clients=still[:2], theta=far)
     for theta in (np.inf, np.float32(np.inf), 1e200):
         bound = theory.theorem1(full, K, TheoremParameters(theta=theta, eta_1=1.25))
-        assert bound.kappa == pytest.approx(float(kappa)) and bound.residual == pytest.approx(
-            float(residual)
-        )
+        assert bound.kappa == pytest.approx(float(kappa))
+        assert bound.residual == pytest.approx(float(residual))
     noisy = theory.theorem1(constants(), K)
-    assert noisy.guarantees and noisy.residual == np.inf and np.isinf(noisy.nu).all()
+    assert noisy.guarantees
+    assert noisy.residual == np.inf
+    assert np.isinf(noisy.nu).all()
 
 
-def test_betas_by_hand():
-    assert theory.beta_1(2.0, 3.0) == 3 and theory.beta_1(1.0, 2.0) == np.inf
+def test_beta_1_is_that_by_hand():
+    """rho^+ / (2 rho^- - rho^+), and infinite where the lemma says nothing."""
+    assert theory.beta_1(2.0, 3.0) == 3
+    assert theory.beta_1(1.0, 2.0) == np.inf
+
+
+def test_beta_2_is_that_by_hand():
+    """With theta, with eta_1, and infinite at the ends of the ranges."""
     assert theory.beta_2(2.0, 3.0, theta=0.5) == 2 * (3 + 4 - 2) / 2
-    assert theory.beta_2(2.0, 3.0, eta_1=1.25, upper_squared=9.0) == pytest.approx(
-        1 + 2 * 0.6 * 28 / 2
-    )
-    several = theory.beta_2_unbounded_variance(2, 3, 9, theta=[0.5, 1.0])
-    np.testing.assert_allclose(several, [5 + 6 * 0.25 * 18 / 2, 2 + 6 * 18 / 2])
-    np.testing.assert_array_equal(
-        theory.beta_2([2.0, 0.0, -1.0, 1e-320], 3.0), [1.0, np.inf, np.inf, np.inf]
-    )
+    inexact = theory.beta_2(2.0, 3.0, eta_1=1.25, upper_squared=9.0)
+    assert inexact == pytest.approx(1 + 2 * 0.6 * 28 / 2)
+    several = theory.beta_2([2.0, 0.0, -1.0, 1e-320], 3.0)
+    np.testing.assert_array_equal(several, [1.0, np.inf, np.inf, np.inf])
     assert theory.beta_2(1.0, 1.0, theta=1e-200) == np.inf
 
 
-def test_a_void_lemma_is_never_a_guarantee():
-    """A light client with rho^+ = 2.5 rho^-: without Lemma 2 nothing is known of it, whatever its weight."""
+def test_beta_2_with_unbounded_variance_is_that_by_hand():
+    """For several theta at once."""
+    found = theory.beta_2_unbounded_variance(2, 3, 9, theta=[0.5, 1.0])
+    np.testing.assert_allclose(found, [5 + 6 * 0.25 * 18 / 2, 2 + 6 * 18 / 2])
+
+
+def test_client_without_lemma_2_leaves_no_guarantee():
+    """With rho^+ = 2.5 rho^- nothing is known of it, whatever its weight."""
     constants = ClientConstants.of(
         [1.0, 1.0], [1.0, 2.5], gradient=[0.1, 0.0], weights=[1 - 1e-6, 1e-6]
     )
     bound = theory.theorem1(constants, 1)
     np.testing.assert_array_equal(bound.mu, [0, np.inf])
-    assert np.isinf(bound.nu[1]) and np.isfinite(bound.nu[0])
-    assert bound.kappa == np.inf and not bound.guarantees
+    assert np.isinf(bound.nu[1])
+    assert np.isfinite(bound.nu[0])
+    assert bound.kappa == np.inf
+    assert not bound.guarantees
 
 
-def test_the_border_of_kappa():
-    """rho = 1 and theta = 4: mu = 4 * 2/16 = 1/2, and kappa = 4 mu^2 = 1 is no guarantee; nor is anything above."""
+def test_kappa_of_one_is_no_guarantee():
+    """rho = 1 and theta = 4: mu = 1/2 and kappa = 4 mu^2 = 1; nor is anything above."""
     client = ClientConstants.of(1.0, 1.0, gradient=0.1)
     for eta_3 in (1.0, 1.1):
         bound = theory.theorem1(client, 2, TheoremParameters(theta=4.0, eta_3=eta_3))
         assert bound.kappa == pytest.approx((2 * eta_3**2 + 2) / 4)
-        assert not bound.guarantees and bound.residual == np.inf
+        assert not bound.guarantees
+        assert bound.residual == np.inf
         drawn = theory.theorem_partial_participation(
             client, 2, 1, TheoremParameters(theta=4.0, eta_3=eta_3)
         )
-        assert drawn.kappa >= 1 and drawn.residual == np.inf
+        assert drawn.kappa >= 1
+        assert drawn.residual == np.inf
         assert np.isinf(bound.after([0, 5], 1.0)).all()
     enough = theory.theorem1(client, 3, TheoremParameters(theta=4.0))
-    assert enough.kappa == 0.5 and enough.guarantees
+    assert enough.kappa == 0.5
+    assert enough.guarantees

@@ -1,4 +1,4 @@
-"""Constants and minimisers against enumeration of supports, minibatches and directions, and on known matrices."""
+"""Constants and minimisers, against enumeration of supports and minibatches, and known matrices."""
 
 from itertools import combinations
 from math import comb
@@ -22,8 +22,10 @@ def supports(n, size):
 @settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(1, 5))
 def test_restricted_constants_are_those_of_all_supports(seed, tau):
+    """Inner and outer bounds enclose them."""
     rng = np.random.default_rng(seed)
-    B, w = rng.standard_normal((7, 6)), rng.uniform(0, 2, 7)
+    B = rng.standard_normal((7, 6))
+    w = rng.uniform(0, 2, 7)
     D = fgmp.Dictionary(rng.standard_normal((6, 5)))
     bases = [np.linalg.qr(D.atoms[:, S])[0] for S in supports(5, tau)]
     cases = [
@@ -32,17 +34,17 @@ def test_restricted_constants_are_those_of_all_supports(seed, tau):
         ({"dictionary": D}, [Q.T @ B.T @ B @ Q for Q in bases]),
     ]
     for options, hessians in cases:
-        spectra, constants = (
-            np.linalg.eigvalsh(hessians) / 7,
-            theory.restricted_constants(B, tau, **options),
-        )
+        spectra = np.linalg.eigvalsh(hessians) / 7
+        constants = theory.restricted_constants(B, tau, **options)
         assert constants.lower == pytest.approx(np.min(spectra), abs=1e-10)
         assert constants.upper == pytest.approx(np.max(spectra), rel=1e-7)
         inner = theory.inner_restricted_constants(B, tau, n_supports=5, **options)
-        assert inner.lower >= constants.lower - 1e-12 and inner.upper <= constants.upper + 1e-7
+        assert inner.lower >= constants.lower - 1e-12
+        assert inner.upper <= constants.upper + 1e-7
         if not options:
             outer = theory.outer_restricted_constants(B, tau)
-            assert outer.lower <= constants.lower + 1e-12 and outer.upper >= constants.upper - 1e-7
+            assert outer.lower <= constants.lower + 1e-12
+            assert outer.upper >= constants.upper - 1e-7
             if tau == 1:  # the diagonal of the Hessian, whose own spectrum is wider
                 np.testing.assert_allclose(outer, constants, rtol=1e-7)
     tall = rng.standard_normal((9, 6))
@@ -50,35 +52,54 @@ def test_restricted_constants_are_those_of_all_supports(seed, tau):
     np.testing.assert_allclose(*ends, rtol=1e-7)
 
 
-def test_the_greedy_search_nearly_reaches_the_constants():
+def test_greedy_search_nearly_reaches_the_constants():
+    """In the median within a tenth."""
     ratios = []
     for seed in range(10):
         B = np.random.default_rng(seed).standard_normal((30, 14))
-        exact, inner = (
-            theory.restricted_constants(B, 4),
-            theory.inner_restricted_constants(B, 4, n_supports=1),
-        )
+        exact = theory.restricted_constants(B, 4)
+        inner = theory.inner_restricted_constants(B, 4, n_supports=1)
         ratios.append((inner.upper / exact.upper, exact.lower / inner.lower))
     assert np.median(ratios, axis=0).min() > 0.9
 
 
-def test_known_matrices():
-    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((9, 6)))[0]
-    np.testing.assert_allclose(theory.restricted_constants(6 * Q, 3), [4, 4])
-    assert theory.restricted_constants(np.column_stack([Q, Q[:, 0]]), 2).lower == pytest.approx(
-        0, abs=1e-12
-    )
-    assert theory.stable_rank(Q) == pytest.approx(6)
-    assert theory.stable_rank(np.ones((4, 5))) == pytest.approx(1)
-    pair = np.array([[1.0, 0.3], [0.0, np.sqrt(1 - 0.3**2)]])
-    np.testing.assert_allclose(theory.restricted_constants(pair, 2), [0.35, 0.65])
-    assert theory.outer_restricted_constants(pair, 1).upper == pytest.approx(0.5)
-    constants = theory.restricted_constants(np.diag([1.0, 2.0, 3.0]), 2)
-    assert (*constants, constants.condition) == pytest.approx((1 / 3, 3.0, 9.0))
+ORTHONORMAL = np.linalg.qr(np.random.default_rng(0).standard_normal((9, 6)))[0]
+# Two columns of norm one with the inner product 0.3.
+PAIR = np.array([[1.0, 0.3], [0.0, np.sqrt(1 - 0.3**2)]])
+
+
+def test_restricted_constants_of_orthonormal_columns_are_equal():
+    """36 / 9 rows, on any support."""
+    np.testing.assert_allclose(theory.restricted_constants(6 * ORTHONORMAL, 3), [4, 4])
+
+
+def test_restricted_constants_of_equal_columns_are_zero():
+    """Both columns are on one support, and the condition number is that of rounding."""
+    twice = np.column_stack([ORTHONORMAL, ORTHONORMAL[:, 0]])
+    assert theory.restricted_constants(twice, 2).lower == pytest.approx(0, abs=1e-12)
     assert theory.restricted_constants(np.ones((3, 2)), 2).condition > 1e12
 
 
-def test_the_width_is_the_mean_of_the_norms_of_the_largest_entries():
+def test_restricted_constants_of_two_columns_are_those_by_hand():
+    """(1 +- 0.3) / 2, and the outer bound for single columns is their norm."""
+    np.testing.assert_allclose(theory.restricted_constants(PAIR, 2), [0.35, 0.65])
+    assert theory.outer_restricted_constants(PAIR, 1).upper == pytest.approx(0.5)
+
+
+def test_restricted_constants_of_a_diagonal_matrix_are_its_squares():
+    """The smallest and the largest over the number of rows, and their ratio."""
+    constants = theory.restricted_constants(np.diag([1.0, 2.0, 3.0]), 2)
+    assert (*constants, constants.condition) == pytest.approx((1 / 3, 3.0, 9.0))
+
+
+def test_stable_rank_of_known_matrices():
+    """Six orthonormal columns have six, and a matrix of rank one has one."""
+    assert theory.stable_rank(ORTHONORMAL) == pytest.approx(6)
+    assert theory.stable_rank(np.ones((4, 5))) == pytest.approx(1)
+
+
+def test_gaussian_width_is_the_mean_norm_of_largest_entries():
+    """With the error of a mean, and near the closed form."""
     entries = np.abs(np.random.default_rng(0).standard_normal((2000, 5)))
     norms = np.array([np.linalg.norm(np.sort(row)[-2:]) for row in entries])
     width, error = theory.gaussian_width(5, 2)
@@ -108,9 +129,13 @@ def gradients_of_minibatches(client, x, batch_size):
 
 
 @pytest.mark.parametrize("batch_size", [None, 1, 3])
-def test_every_measured_constant_is_that_of_enumeration(batch_size):
-    """n = 6 and tau = 1: 4 of 6 columns for curvatures, 2 of 6 for the whole gradient; ten minibatches at most."""
-    fed, x = squared(), np.array([0, 1.0, 0, 0, 0, 0])
+def test_measured_constants_are_those_of_enumeration(batch_size):
+    """n = 6 and tau = 1: 4 of 6 columns for curvatures, 2 of 6 for the gradient.
+
+    At most ten minibatches.
+    """
+    fed = squared()
+    x = np.array([0, 1.0, 0, 0, 0, 0])
     found = theory.measure_constants(
         fed, x, 1, batch_size=batch_size, n_minibatches=comb(5, batch_size or 5)
     )
@@ -154,16 +179,19 @@ def test_every_measured_constant_is_that_of_enumeration(batch_size):
     )
 
 
-def test_a_mean_over_minibatches_is_never_below_the_whole():
-    """By Jensen; a few draws could miss the one row that matters, and beta_2 would be negative."""
-    for place in range(5):
-        fed = fgmp.Federation.from_arrays([30 * np.eye(30)[:, [place]]], [np.zeros(30)])
+def test_mean_over_minibatches_is_not_below_the_full_batch():
+    """By Jensen's inequality; a few draws could miss the one row that matters."""
+    for column in range(5):
+        fed = fgmp.Federation.from_arrays([30 * np.eye(30)[:, [column]]], [np.zeros(30)])
         found = theory.measure_constants(fed, [0.0], 1, batch_size=1, n_minibatches=3)
-        assert found.lower[0] == pytest.approx(30) and found.upper[0] >= 30
+        assert found.lower[0] == pytest.approx(30)
+        assert found.upper[0] >= 30
 
 
-def test_draws_are_near_the_mean_of_all():
-    fed, options = squared(m=12, n=4, n_clients=1), {"batch_size": 6}
+def test_drawn_minibatches_are_near_the_mean_of_all():
+    """Within a tenth, and not the same."""
+    fed = squared(m=12, n=4, n_clients=1)
+    options = {"batch_size": 6}
     exact = theory.measure_constants(fed, np.zeros(4), 1, n_minibatches=comb(12, 6), **options)
     drawn = theory.measure_constants(fed, np.zeros(4), 1, n_minibatches=200, **options)
     for name in ("upper", "upper_squared"):
@@ -174,10 +202,10 @@ def test_draws_are_near_the_mean_of_all():
         )
 
 
-def test_a_summed_loss_is_measured_in_its_own_unit():
-    one, other = (
-        theory.measure_constants(squared(averaged=kind), np.ones(6), 1) for kind in (True, False)
-    )
+def test_constants_of_a_summed_loss_have_its_unit():
+    """The number of rows to the power of the constant."""
+    one = theory.measure_constants(squared(averaged=True), np.ones(6), 1)
+    other = theory.measure_constants(squared(averaged=False), np.ones(6), 1)
     powers = {"lower": 1, "upper": 1, "upper_squared": 2, "gradient": 2, "whole_gradient": 2}
     for name, power in powers.items():
         np.testing.assert_allclose(getattr(other, name), 5**power * getattr(one, name))
@@ -185,7 +213,8 @@ def test_a_summed_loss_is_measured_in_its_own_unit():
 
 @pytest.mark.parametrize("averaged", [True, False])
 @pytest.mark.parametrize("batch_size", [1, 2, 4, 5])
-def test_the_variance_of_means_and_sums_is_that_of_enumeration(batch_size, averaged):
+def test_minibatch_variance_is_that_of_enumeration(batch_size, averaged):
+    """For means and for sums; a full batch has none."""
     (client,) = squared(n_clients=1, averaged=averaged).clients
     x = np.random.default_rng(5).standard_normal(6)
     deviations = [
@@ -198,13 +227,16 @@ def test_the_variance_of_means_and_sums_is_that_of_enumeration(batch_size, avera
     assert theory.minibatch_variance(client, x, None) == 0
 
 
-def test_what_cannot_be_enumerated_is_not_known_and_too_few_rows_have_no_guarantee():
+def test_constant_that_cannot_be_enumerated_is_nan():
+    """Too few rows have no guarantee."""
     fed = squared(m=20, n=21, n_clients=1)  # 4 tau is above n: one support; 2 tau: 293,930
     found = theory.measure_constants(fed, np.zeros(21), 6)
-    assert np.isnan(found.upper_squared).all() and not theory.theorem1(found, 1).guarantees
+    assert np.isnan(found.upper_squared).all()
+    assert not theory.theorem1(found, 1).guarantees
 
 
-def test_numbers_stand_for_all_clients():
+def test_number_as_constant_stands_for_all_clients():
+    """Constants become float64, and those that are not given are nan."""
     constants = ClientConstants.of(
         1, [1.0, 2.0], weights=np.array([1, 3], np.int8), gradient=np.float32(0.5)
     )
@@ -214,7 +246,8 @@ def test_numbers_stand_for_all_clients():
     assert {getattr(constants, name).dtype for name in ("lower", "gradient", "weights")} == {
         np.dtype(float)
     }
-    assert np.isnan(constants.whole_gradient).all() and np.isnan(constants.upper_squared).all()
+    assert np.isnan(constants.whole_gradient).all()
+    assert np.isnan(constants.upper_squared).all()
     np.testing.assert_array_equal(ClientConstants.of(1.0, 1.0).whole_gradient, [0.0])
 
 
@@ -226,8 +259,9 @@ def slope(federation, x):
 
 
 def lowest_on(federation, support):
-    """The minimiser on a support, from gradients alone: f is quadratic, so its gradients at n + 1 points give all."""
-    units, x = np.eye(federation.n_features)[support], np.zeros(federation.n_features)
+    """Return the minimiser of the quadratic f on a support, from gradients at n + 1 points."""
+    units = np.eye(federation.n_features)[support]
+    x = np.zeros(federation.n_features)
     zero = slope(federation, x)
     hessian = np.array([slope(federation, unit)[support] - zero[support] for unit in units])
     x[support] = np.linalg.solve(hessian, -zero[support])
@@ -237,8 +271,8 @@ def lowest_on(federation, support):
 @pytest.mark.parametrize("averaged", [True, False])
 @pytest.mark.parametrize("weights", [None, (0.9, 0.1), (0.05, 0.95)])
 @pytest.mark.parametrize("sparsity", [1, 2, 3])
-def test_no_other_support_is_better(averaged, weights, sparsity):
-    """Of clients of 3 and 8 rows that disagree."""
+def test_sparse_minimiser_is_the_best_of_all_supports(averaged, weights, sparsity):
+    """For clients of 3 and 8 rows that disagree."""
     for seed in range(5):
         rng = np.random.default_rng(seed)
         As = [rng.standard_normal((m, 6)) for m in (3, 8)]
@@ -252,7 +286,8 @@ def test_no_other_support_is_better(averaged, weights, sparsity):
         np.testing.assert_allclose(theory.sparse_minimiser(federation, sparsity), best, atol=1e-9)
 
 
-def test_of_equal_columns_the_first_is_taken():
+def test_sparse_minimiser_of_equal_columns_takes_the_first():
+    """Ties break to the lower index."""
     column = np.arange(1.0, 5.0)
     federation = fgmp.Federation.from_arrays(
         [np.column_stack([column, column, -column])], [2 * column]
@@ -263,10 +298,8 @@ def test_of_equal_columns_the_first_is_taken():
 FLAT = fgmp.Dictionary(np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]))  # three atoms in a plane
 LABELS = fgmp.Federation.from_arrays([np.eye(2)], [[-1.0, 1.0]], loss="logistic")
 MANY = fgmp.Federation.from_arrays([np.ones((2, 110))], [np.ones(2)])
-PARTLY_KNOWN, INEXACT = (
-    ClientConstants.of(1.0, 1.1, gradient=0.1, upper_squared=2.0),
-    TheoremParameters(eta_1=1.1),
-)
+PARTLY_KNOWN = ClientConstants.of(1.0, 1.1, gradient=0.1, upper_squared=2.0)
+INEXACT = TheoremParameters(eta_1=1.1)
 REFUSED = {
     "whole_gradient is not known; expected": lambda: theory.theorem1(PARTLY_KNOWN, 1, INEXACT),
     "upper_squared is not known": lambda: theory.theorem1(ClientConstants.of(1.0, 1.1), 1, INEXACT),
@@ -290,6 +323,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("message", REFUSED)
-def test_what_cannot_be_measured_is_named(message):
+def test_constant_that_cannot_be_measured_is_refused_by_name(message):
+    """The message says what is missing."""
     with pytest.raises(ValueError, match=message):
         REFUSED[message]()

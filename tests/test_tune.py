@@ -1,4 +1,4 @@
-"""The grid search: same budget, honest divergence, and the candidate that a plain loop would choose."""
+"""The grid search: equal budgets, divergence, and the candidate that a plain loop would choose."""
 
 import numpy as np
 import pytest
@@ -25,9 +25,11 @@ GRID = {"learning_rate": [0.001, 0.05, 100.0], "local_iterations": [1, 3]}
 
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
-def test_the_best_is_the_one_a_plain_loop_finds(feds):
+def test_best_candidate_is_that_of_a_plain_loop(feds):
+    """By medians over federations; a candidate that diverges ends early."""
     tuning = fgmp.tune(make, GRID, feds, rounds=15)
-    assert len(tuning.trials) == 6 and tuning.column == "relative_error"
+    assert len(tuning.trials) == 6
+    assert tuning.column == "relative_error"
     scores = {}
     for rate in GRID["learning_rate"]:
         for k in GRID["local_iterations"]:
@@ -49,45 +51,59 @@ def test_the_best_is_the_one_a_plain_loop_finds(feds):
         assert [history["round"][-1] < 15 for history in trial.histories] == 3 * [trial.diverged]
 
 
-def test_workers_change_nothing(feds):
-    one, two = (fgmp.tune(make, GRID, feds[0], rounds=5, workers=w) for w in (1, 2))
+def test_number_of_workers_does_not_change_scores(feds):
+    """Two processes give what one gives."""
+    one = fgmp.tune(make, GRID, feds[0], rounds=5, workers=1)
+    two = fgmp.tune(make, GRID, feds[0], rounds=5, workers=2)
     assert [(t.score, t.parameters) for t in one.trials] == [
         (t.score, t.parameters) for t in two.trials
     ]
 
 
-def test_without_truth_the_objective_judges_and_watchers_reach_the_runs(feds):
+def test_search_without_truth_uses_the_objective(feds):
+    """And callbacks reach the runs."""
     unknown = fgmp.Federation.from_clients(feds[0].clients, feds[0].weights)
-    tuning = fgmp.tune(
-        make, GRID, unknown, rounds=50, callbacks=lambda run: run.progress.round == 5
-    )
-    assert tuning.column == "objective" and tuning.best.histories[0]["round"][-1] == 5
+    tuning = fgmp.tune(make, GRID, unknown, rounds=50, callbacks=lambda run: run.step.round == 5)
+    assert tuning.column == "objective"
+    assert tuning.best.histories[0]["round"][-1] == 5
     assert tuning.best.score == tuning.best.histories[0]["objective"][-1]
 
 
-def test_what_diverged_is_never_the_best(feds):
+def test_search_in_which_all_diverge_has_no_best(feds):
+    """Every trial says that it diverged."""
     tuning = fgmp.tune(make, {"learning_rate": [50.0, 1e3]}, feds, rounds=30)
-    assert tuning.best is None and all(trial.diverged for trial in tuning.trials)
-    tuning = fgmp.tune(
-        make, {"learning_rate": [0.05, 1e200]}, feds, rounds=5
-    )  # so long a step that nobody answers
+    assert tuning.best is None
+    assert all(trial.diverged for trial in tuning.trials)
+
+
+def test_candidate_without_any_update_has_diverged(feds):
+    """With a step so long that every update is rejected, the other candidate is the best."""
+    tuning = fgmp.tune(make, {"learning_rate": [0.05, 1e200]}, feds, rounds=5)
     assert [trial.diverged for trial in tuning.trials] == [False, True]
     assert tuning.best.parameters == {"learning_rate": 0.05}
 
 
-def test_all_candidates_have_the_same_seed(feds):
+def test_candidates_have_the_same_seed(feds):
+    """Also if it is drawn, or a generator."""
     for seed in (None, np.random.default_rng(0)):
         tuning = fgmp.tune(
-            lambda twin: make(0.05), {"twin": np.array([1, 2])}, feds[0], 5, cohort_size=2, rng=seed
+            lambda repetition: make(0.05),
+            {"repetition": np.array([1, 2])},
+            feds[0],
+            5,
+            cohort_size=2,
+            rng=seed,
         )
-        assert type(tuning.trials[0].parameters["twin"]) is int
+        assert type(tuning.trials[0].parameters["repetition"]) is int
         np.testing.assert_array_equal(
             *[trial.histories[0]["relative_error"] for trial in tuning.trials]
         )
 
 
-def test_clients_that_take_no_part_judge_as_a_metric(feds):
-    train, unseen = feds[0].subset([0, 2]), feds[0].subset([1, 3])
+def test_search_may_use_objective_of_other_clients(feds):
+    """As a metric of the history."""
+    train = feds[0].subset([0, 2])
+    unseen = feds[0].subset([1, 3])
     options = dict(column="unseen", history=fgmp.History(metrics={"unseen": unseen.objective}))
     for trial in fgmp.tune(make, {"learning_rate": [0.01, 0.05]}, train, 4, **options).trials:
         result = fgmp.simulate(make(**trial.parameters), train, 4, rng=0)

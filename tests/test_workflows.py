@@ -1,4 +1,4 @@
-"""What runs on GitHub: actions are pinned by commit, checkouts keep no credentials, each job has its permissions."""
+"""Workflows on GitHub: pinned actions, checkouts without credentials, and permissions of jobs."""
 
 import re
 from pathlib import Path
@@ -11,10 +11,11 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_actions_are_pinned_by_a_commit_and_jobs_may_do_no_more_than_they_need(path):
+def test_workflow_pins_actions_and_limits_permissions(path):
+    """By commit, with the version as a comment; checkouts keep no credentials."""
     workflow = yaml.safe_load(path.read_text())
     assert workflow["permissions"] == {}
-    # Publishing needs a token that says which workflow asks, and for the site the right to write it.
+    # Publishing needs a token of the workflow, and for the site the right to write it.
     publishes = {"id-token": "write"}
     if path.stem == "site":
         publishes["pages"] = "write"
@@ -30,7 +31,8 @@ def test_actions_are_pinned_by_a_commit_and_jobs_may_do_no_more_than_they_need(p
     assert all(re.search(r"@[0-9a-f]{40} # v\d+\.\d+\.\d+$", pin) for pin in pins)
 
 
-def test_what_runs_every_night_is_what_make_offers():
+def test_nightly_commands_are_targets_of_make():
+    """`make` offers what runs every night."""
     nightly = yaml.safe_load((ROOT / ".github" / "workflows" / "nightly.yml").read_text())
     commands = [
         step["run"] for job in nightly["jobs"].values() for step in job["steps"] if "run" in step

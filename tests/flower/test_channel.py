@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from cases import LOCAL_STEPS, METHODS
 from here import assert_same_run, grid_of, over
-from test_simulate import ALL, RATE
 
 import fgmp
 from fgmp.flower import OverFlower, client_app
@@ -23,8 +23,8 @@ ANY = [
     fgmp.FedGradMP(3, solver=fgmp.SGD(0.1, steps=3, batch_size=5), radius=1.0),
     fgmp.SharedSupportGradMP(3, fgmp.LargestEntries(6), LocalSteps(fgmp.GradientDescent(5))),
     fgmp.SharedSupportGradMP(3, fgmp.CountSketch(1, 7), NEWTON),
-    *(ALL[name] for name in ("FedAvg", "FedHT", "FedIterHT", "FedMid", "FedDualAvg")),
-    fgmp.FastFedDualAvg(l1_weight=0.01, strong_convexity=0.1, **RATE),
+    *(METHODS[name]() for name in ("FedAvg", "FedHT", "FedIterHT", "FedMid", "FedDualAvg")),
+    fgmp.FastFedDualAvg(l1_weight=0.01, strong_convexity=0.1, **LOCAL_STEPS),
 ]
 SHARED = fgmp.SharedSupportGradMP(3)
 PROBLEMS = {"squared": SQUARED, "logistic": LOGISTIC, "softmax": SOFTMAX, "single": SINGLE}

@@ -7,9 +7,9 @@ import httpx
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord
-from garbage import not_finite, of_entries, of_values, too_many_entries
 from google.protobuf.message import DecodeError
 from here import Here, assert_same_run, grid_of, over, spoiling
+from malformed_updates import not_finite, of_entries, of_values, too_many_entries
 
 import fgmp
 from fgmp.faults import Corrupted

@@ -1,4 +1,4 @@
-"""Methods, losses, dictionaries and solvers go to JSON and come back, and what is not known here is named."""
+"""Methods, losses, dictionaries and aggregators go to JSON and come back, and nothing else does."""
 
 import json
 import sys
@@ -6,38 +6,18 @@ from dataclasses import dataclass, is_dataclass
 
 import numpy as np
 import pytest
-from test_simulate import ALL
+from cases import SERIALIZABLE, WIDE_DICTIONARY
 
 import fgmp
 from fgmp import Overall
 from fgmp.dictionaries import StandardBasis
 from fgmp.serialization import from_json, to_json
 
-RNG = np.random.default_rng(0)
-DICTIONARY = fgmp.Dictionary(np.asfortranarray(RNG.standard_normal((6, 9))), "thresholding")
-SOLVERS = [fgmp.GradientDescent(steps=5), fgmp.Exact(), fgmp.Newton(2)]
-THINGS = [
-    fgmp.FedGradMP(2, 2, 10, DICTIONARY, fgmp.SGD(0.5, 3, 2), 4.5, fgmp.PerAtom((0, 3))),
-    *(fgmp.FedGradMP(2, solver=solver) for solver in SOLVERS),
-    fgmp.SharedSupportGradMP(
-        2, solver=fgmp.NewtonOnSupport(2, 1e-3), selection=Overall((1,)), seed=3
-    ),
-    *ALL.values(),
-    *(fgmp.SquaredLoss(averaged=False), fgmp.LogisticLoss(margin=2.0), fgmp.SoftmaxLoss(3)),
-    *(
-        StandardBasis(),
-        DICTIONARY,
-        fgmp.Mean(),
-        fgmp.Median(),
-        fgmp.TrimmedMean(0.1),
-        fgmp.SecureSum(),
-    ),
-]
 
-
-@pytest.mark.parametrize("thing", THINGS, ids=lambda thing: type(thing).__name__)
-def test_what_is_written_comes_back(thing):
-    """With the numbers of arrays, and their order in memory, under whose checksum they are named."""
+@pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in SERIALIZABLE])
+def test_object_from_json_has_the_same_json(make):
+    """Arrays are named by a checksum of their numbers and of their order in memory."""
+    thing = make()
     text, arrays = to_json(thing)
     again = from_json(text, arrays)
     assert (to_json(again)[0], repr(again).split(" object at")[0]) == (
@@ -46,8 +26,9 @@ def test_what_is_written_comes_back(thing):
     )
 
 
-def test_every_public_method_and_part_is_tried():
-    texts = "".join(to_json(thing)[0] for thing in THINGS)
+def test_every_public_dataclass_is_among_the_cases():
+    """Or is one that is never sent."""
+    texts = "".join(to_json(make())[0] for _, make in SERIALIZABLE)
     elsewhere = {
         "Client",
         "ProblemInfo",
@@ -97,21 +78,24 @@ def changed(**fields):
         ),
     ],
 )
-def test_what_is_not_known_is_named(text, words):
+def test_json_with_unknown_fields_is_refused(text, words):
+    """The message names the field or the array."""
     with pytest.raises(ValueError, match=words):
         from_json(text)
 
 
 NO_PARTS = """
 os:system builtins:eval subprocess:Popen FedFuture fgmp._support.validation:check_integer
-fgmp.callbacks:Checkpoint fgmp.privacy.masking:Member fgmp.flower.transport:OverFlower fgmp.flower:fit_over
+fgmp.callbacks:Checkpoint fgmp.privacy.masking:SecAggClient
+fgmp.flower.transport:OverFlower fgmp.flower:fit_over
 fgmp.serialization:json fgmp.rounds:StandardBasis fgmp:FedGradMP fgmp.federation:replace
-fgmp.cli:main test_wire:Mine Mine
+fgmp.cli:main test_serialization:Mine Mine
 """
 
 
 @pytest.mark.parametrize("name", NO_PARTS.split())
-def test_nothing_else_is_made_or_called_or_imported_of_what_a_server_sends(name, monkeypatch):
+def test_json_of_another_kind_is_refused_without_import(name, monkeypatch):
+    """Nothing is called or imported that a server names."""
     monkeypatch.delitem(sys.modules, "fgmp.cli", raising=False)
     for text in (
         json.dumps({"kind": name, "fields": {}}),
@@ -124,8 +108,9 @@ def test_nothing_else_is_made_or_called_or_imported_of_what_a_server_sends(name,
     assert "fgmp.cli" not in sys.modules
 
 
-def test_an_array_with_other_numbers_is_refused():
-    text, arrays = to_json(DICTIONARY)
+def test_array_with_other_numbers_is_refused():
+    """Other numbers, precision or order in memory have another checksum."""
+    text, arrays = to_json(WIDE_DICTIONARY)
     (name,) = arrays
     for other in (
         arrays[name] + 1e-16 * 8,
@@ -143,12 +128,21 @@ class Mine:
     dictionary: StandardBasis
 
 
-def test_a_class_of_ones_own_is_named():
+def test_dataclass_of_the_user_is_written_and_read_if_it_is_named():
+    """The server and the client name it in `kinds`."""
     mine = Mine(0.5, StandardBasis())
     with pytest.raises(ValueError, match="name dataclasses of your own in kinds"):
         to_json(mine)
     text, _ = to_json(mine, [Mine])
     assert from_json(text, kinds=[Mine]).rate == 0.5
-    for other in (object(), np.nan, [1], {"a": 1}, np.array([None])):
-        with pytest.raises(ValueError, match="rate is "):
-            to_json(Mine(other, StandardBasis()), [Mine])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [object(), np.nan, [1], {"a": 1}, np.array([None])],
+    ids=["object", "nan", "list", "dict", "array of objects"],
+)
+def test_field_that_json_does_not_hold_is_refused_by_name(value):
+    """What would not come back is not written."""
+    with pytest.raises(ValueError, match="rate is "):
+        to_json(Mine(value, StandardBasis()), [Mine])

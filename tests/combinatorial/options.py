@@ -1,6 +1,7 @@
-"""The axes of the matrix, and which values go together.
+"""The axes of the combinatorial tests, and which values go together.
 
-Given the method and the loss, the other axes are independent of one another: the valid cases are a union of products.
+Given the method and the loss, the other axes are independent of one another, so that the valid
+cases are a union of products.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Powers of two near 1e-6 and 1e6: multiplying by them is exact, so that a law of units holds to the last bit.
+# Powers of two near 1e-6 and 1e6: multiplying by them is exact, so that the invariance in units
+# holds to the last bit.
 UNITS = {"micro": 2.0**-20, "one": 1.0, "mega": 2.0**20}
 
-_TRIED = 20
+# How many random cases compete for each case of the covering array.
+_CANDIDATES = 20
 
 SOLVERS = ("default", "exact", "gradient", "newton", "sgd")
 ON_SUPPORT = ("newton-steps", "local-sgd", "local-newton")
@@ -24,7 +27,7 @@ FIRST_ORDER = ("FedAvg", "FedHT", "FedIterHT", "FedMid", "FedDualAvg", "FastFedD
 METHODS = ("FedGradMP", "SharedSupportGradMP", "polish", *FIRST_ORDER)
 DICTIONARIES = ("standard", "orthonormal", "omp", "thresholding", "wide-omp", "wide-thresholding")
 FEDERATIONS = ("even", "uneven", "tiny", "blank", "single")
-COUNTED = tuple(
+SPARSITIES = tuple(
     f"{what}{spared}" for what in ("column", "joint", "atom") for spared in ("", "-spared")
 )
 
@@ -40,10 +43,11 @@ class Case(NamedTuple):
     cohort: str
     batch: str
     radius: str
-    sparsity: str  # per column, jointly or by atom; spared: the first atom always stays and does not count
+    # Per column, jointly or by atom; spared: the first atom is always included and not counted.
+    sparsity: str
     sent: str
-    columns: str  # the unit of the columns
-    targets: str  # the unit of the targets
+    columns: str  # their unit
+    targets: str  # their unit
     precision: str
     storage: str = "dense"  # or sparse: how the federation is given the same matrices
 
@@ -52,6 +56,7 @@ class Case(NamedTuple):
 
 
 def block(method: str, loss: str) -> dict[str, tuple[str, ...]]:
+    """Return the values on each axis that go with a method and a loss."""
     squared = loss in ("squared", "summed")
     on_support = ON_SUPPORT_SQUARED if squared else ON_SUPPORT
     axes = {
@@ -71,25 +76,25 @@ def block(method: str, loss: str) -> dict[str, tuple[str, ...]]:
         "storage": ("dense", "sparse"),
     }
     if method == "FedGradMP":
-        axes |= {"solver": SOLVERS, "radius": ("none", "tight"), "sparsity": COUNTED}
+        axes |= {"solver": SOLVERS, "radius": ("none", "tight"), "sparsity": SPARSITIES}
     elif method == "SharedSupportGradMP":
-        axes |= {"solver": on_support, "radius": ("none", "tight"), "sparsity": COUNTED}
+        axes |= {"solver": on_support, "radius": ("none", "tight"), "sparsity": SPARSITIES}
         axes |= {"batch": ("full",), "sent": ("default", "sketch", "largest", "one", "all")}
     elif method == "polish":
-        axes |= {"solver": on_support, "radius": ("none", "tight"), "sparsity": COUNTED}
+        axes |= {"solver": on_support, "radius": ("none", "tight"), "sparsity": SPARSITIES}
     elif method in ("FedHT", "FedIterHT"):
-        axes |= {"sparsity": COUNTED}
+        axes |= {"sparsity": SPARSITIES}
     assert tuple(axes) == Case._fields
     return axes
 
 
 def blocks(method: str) -> list[dict[str, tuple[str, ...]]]:
-    """The products whose union are the valid cases of a method."""
+    """Return the products whose union are the valid cases of a method."""
     return [block(method, loss) for loss in LOSSES]
 
 
 def sample(number: int, seed: int) -> list[Case]:
-    """`number` different cases, uniformly from the valid ones, in a fixed order."""
+    """Return different cases, drawn uniformly from the valid ones, in a fixed order."""
     every = [axes for method in METHODS for axes in blocks(method)]
     sizes = [tuple(map(len, axes.values())) for axes in every]
     starts = np.cumsum([0, *map(math.prod, sizes)])
@@ -100,16 +105,21 @@ def sample(number: int, seed: int) -> list[Case]:
     for position, index in zip(
         chosen, np.searchsorted(starts, chosen, side="right") - 1, strict=True
     ):
-        places = np.unravel_index(position - starts[index], sizes[index])
+        positions = np.unravel_index(position - starts[index], sizes[index])
         cases.append(
-            Case(*(options[i] for options, i in zip(every[index].values(), places, strict=True)))
+            Case(*(options[i] for options, i in zip(every[index].values(), positions, strict=True)))
         )
     return cases
 
 
-def design(method: str) -> list[Case]:
-    """Few cases with every valid pair of values: of some at random with an open pair the one that closes most."""
-    rng, every, cases = np.random.default_rng(0), [[*axes.values()] for axes in blocks(method)], []
+def covering_array(method: str) -> list[Case]:
+    """Return few cases that cover every valid pair of values.
+
+    Each is, of some random cases with an uncovered pair, the one that covers most new pairs.
+    """
+    rng = np.random.default_rng(0)
+    every = [[*axes.values()] for axes in blocks(method)]
+    cases = []
     axes = list(combinations(range(len(Case._fields)), 2))
     missing = {
         ((i, a), (j, b))
@@ -124,10 +134,9 @@ def design(method: str) -> list[Case]:
             options for options in every if all(value in options[axis] for axis, value in pair)
         ]
         candidates = []
-        for options in allowed * _TRIED:
-            drawn = dict(enumerate(those[rng.integers(len(those))] for those in options)) | dict(
-                pair
-            )
+        for options in allowed * _CANDIDATES:
+            drawn = dict(enumerate(values[rng.integers(len(values))] for values in options))
+            drawn |= dict(pair)
             candidates.append(Case(*drawn.values()))
         best = max(
             candidates, key=lambda case: len(missing & set(combinations(enumerate(case), 2)))

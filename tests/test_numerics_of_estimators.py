@@ -1,7 +1,8 @@
-"""What the estimators once got wrong in silence, against scikit-learn, repeated rows and the fit without masks."""
+"""Numerics of the estimators: many features, large means, units, separated classes, float32."""
 
 import numpy as np
 import pytest
+from cases import linear_predictions
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, OrthogonalMatchingPursuit
@@ -28,9 +29,8 @@ def tall(seed, n_rows, n_features):
     "n_rows, n_features", [(60, 2000), (60, 10_000), (120, 20_000), (200, 20_000)]
 )
 @pytest.mark.parametrize("seed", [0, 1])
-def test_three_features_of_thousands_are_found_as_by_orthogonal_matching_pursuit(
-    seed, n_rows, n_features
-):
+def test_three_features_of_thousands_are_those_of_pooled_omp(seed, n_rows, n_features):
+    """The coefficients are those of scikit-learn's pursuit on all rows."""
     X, y, true = tall(seed, n_rows, n_features)
     model = fgmp.FedGradMPRegressor(3).fit(X, y, np.arange(n_rows) % 4)
     pooled = OrthogonalMatchingPursuit(n_nonzero_coefs=3).fit(X, y)
@@ -40,15 +40,18 @@ def test_three_features_of_thousands_are_found_as_by_orthogonal_matching_pursuit
 
 @quiet
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_sparsity_is_chosen_among_thousands_of_features(seed):
+def test_sparsity_is_chosen_among_thousands_of_features(seed):
+    """Sizes of the path are limited by the rows."""
     X, y, true = tall(seed, 60, 2000)
     model = fgmp.FedGradMPRegressor("cv", random_state=0).fit(X, y, np.arange(60) % 4)
-    assert model.support_.tolist() == true and model.cv_.table["sparsity"].max() <= 60 * 0.8 / 6
+    assert model.support_.tolist() == true
+    assert model.cv_.table["sparsity"].max() <= 60 * 0.8 / 6
 
 
 @quiet
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_marker_among_thousands_is_found_as_by_the_largest_correlation(seed):
+def test_marker_among_thousands_is_found(seed):
+    """It is the feature with the largest correlation."""
     rng = np.random.default_rng(seed)
     X = rng.binomial(2, rng.uniform(0.1, 0.5, 20_000), (100, 20_000)).astype(float)
     z = (X[:, 700] - X[:, 700].mean()) / X[:, 700].std()
@@ -56,25 +59,39 @@ def test_a_marker_among_thousands_is_found_as_by_the_largest_correlation(seed):
     spread = X.std(axis=0)
     cosines = np.abs((X - X.mean(axis=0)).T @ (y - y.mean())) / np.where(spread > 0, spread, np.inf)
     model = fgmp.FedGradMPRegressor("cv", random_state=0).fit(X, y, np.arange(100) % 4)
-    assert cosines.argmax() == 700 and 700 in model.support_
+    assert cosines.argmax() == 700
+    assert 700 in model.support_
 
 
-def test_the_default_sketch_follows_the_atoms_and_one_too_narrow_says_so():
+@pytest.fixture
+def wide_federation():
+    """Forty clients of four rows with 8,000 features, three of which count."""
     rng = np.random.default_rng(0)
     A = rng.standard_normal((40, 4, 8000))
-    fed = fgmp.Federation.from_arrays(A, A[:, :, :3].sum(axis=2))
-    result = fgmp.simulate(fgmp.SharedSupportGradMP(3), fed, 10, rng=0)
+    return fgmp.Federation.from_arrays(A, A[:, :, :3].sum(axis=2))
+
+
+def test_default_sketch_follows_the_number_of_atoms(wide_federation):
+    """It has three rows of an eighth of the atoms, and finds the features."""
+    result = fgmp.simulate(fgmp.SharedSupportGradMP(3), wide_federation, 10, rng=0)
     assert result.support.tolist() == [0, 1, 2]
-    assert result.history["bytes_up"][1] == 40 * 8 * (
-        3 * 1000 + 6 * 9 // 2
-    )  # three rows of an eighth, then on six atoms
-    with pytest.warns(
-        fgmp.AdviceWarning, match=r"columns is 70, and 160 rows have 8000 .* CountSketch\(3, 2667\)"
-    ):
-        fgmp.simulate(fgmp.SharedSupportGradMP(3, fgmp.CountSketch(3, 70)), fed, 1, rng=0)
-    whole = fgmp.SharedSupportGradMP(3, fgmp.CountSketch(3, 2667))
-    ups = fgmp.simulate(whole, fed, 1, rng=0).history["bytes_up"]
-    assert ups[-1] == 40 * 8 * (8000 + 6 * 9 // 2)
+    normal_equations = 6 * 9 // 2
+    assert result.history["bytes_up"][1] == 40 * 8 * (3 * 1000 + normal_equations)
+
+
+def test_sketch_that_is_too_narrow_warns(wide_federation):
+    """The warning names a width that is enough."""
+    method = fgmp.SharedSupportGradMP(3, fgmp.CountSketch(3, 70))
+    words = r"columns is 70, and 160 rows have 8000 .* CountSketch\(3, 2667\)"
+    with pytest.warns(fgmp.AdviceWarning, match=words):
+        fgmp.simulate(method, wide_federation, 1, rng=0)
+
+
+def test_sketch_wider_than_the_gradient_sends_the_gradient(wide_federation):
+    """Three rows of 2,667 are more than 8,000 numbers."""
+    method = fgmp.SharedSupportGradMP(3, fgmp.CountSketch(3, 2667))
+    bytes_up = fgmp.simulate(method, wide_federation, 1, rng=0).history["bytes_up"]
+    assert bytes_up[-1] == 40 * 8 * (8000 + 6 * 9 // 2)
 
 
 # ---- Units under masks
@@ -89,35 +106,36 @@ def offsets(seed=0):
 
 @pytest.mark.parametrize("make", [fgmp.FedGradMPRegressor, fgmp.FedGradMPClassifier])
 @pytest.mark.parametrize("offset", [1e5, -1e6, 1e9, 1e12])
-def test_a_mean_far_above_the_deviations_is_no_matter_under_masks(make, offset):
+def test_large_mean_does_not_change_fit_with_secure_sums(make, offset):
+    """The model is that without masks."""
     X, y, groups = offsets()
     X[:, 0] += offset
     y = y > 0 if make is fgmp.FedGradMPClassifier else y + offset
-    plain, masked = (make(3, secure=secure).fit(X, y, groups) for secure in (False, True))
+    plain = make(3, secure=False).fit(X, y, groups)
+    masked = make(3, secure=True).fit(X, y, groups)
     assert plain.support_.tolist() == masked.support_.tolist() == [0, 3, 5]
     np.testing.assert_allclose(masked.coef_, plain.coef_, rtol=1e-5)
-    np.testing.assert_allclose(linear(masked, X), linear(plain, X), rtol=1e-6, atol=1e-3)
-
-
-def linear(model, X):
-    return model.decision_function(X) if hasattr(model, "decision_function") else model.predict(X)
+    np.testing.assert_allclose(
+        linear_predictions(masked, X), linear_predictions(plain, X), rtol=1e-6, atol=1e-3
+    )
 
 
 @pytest.mark.parametrize("factor", [1e-7, 1e5, 1e7])
 @pytest.mark.parametrize("n_rows", [100, 8])
-def test_a_site_in_other_units_is_not_lost_under_masks(factor, n_rows):
+def test_group_in_other_units_takes_part_with_secure_sums(factor, n_rows):
+    """Its columns may be 1e7 times as large."""
     X, y, groups = offsets()
     groups = np.where(np.arange(300) < n_rows, 2, np.arange(300) % 2)
     X[groups == 2, 1] *= factor
-    plain, masked = (
-        fgmp.FedGradMPRegressor(3, secure=secure).fit(X, y, groups) for secure in (False, True)
-    )
+    plain = fgmp.FedGradMPRegressor(3, secure=False).fit(X, y, groups)
+    masked = fgmp.FedGradMPRegressor(3, secure=True).fit(X, y, groups)
     np.testing.assert_array_equal(masked.support_, plain.support_)
     np.testing.assert_allclose(masked.coef_, plain.coef_, rtol=1e-8)
     assert masked.history_["rejected"][-1] == 0
 
 
-def test_units_beyond_the_range_of_masks_are_told_by_column_and_argument():
+def test_units_beyond_the_range_of_secure_sums_are_named():
+    """The message has the columns or the argument."""
     X, y, groups = offsets()
     groups = np.where(np.arange(300) < 8, 2, np.arange(300) % 2)
     with pytest.raises(
@@ -130,7 +148,8 @@ def test_units_beyond_the_range_of_masks_are_told_by_column_and_argument():
         fgmp.FedGradMPRegressor(3, secure=True).fit(X, np.where(groups == 2, 1e14 * y, y), groups)
 
 
-def test_sums_beyond_the_range_of_masks_are_told_by_column_and_argument():
+def test_sums_beyond_the_range_of_secure_sums_are_named():
+    """The message has the columns of X."""
     X, y, groups = offsets()
     X[:, 5] *= 1e9
     with pytest.raises(
@@ -142,7 +161,8 @@ def test_sums_beyond_the_range_of_masks_are_told_by_column_and_argument():
         )
 
 
-def test_own_intercepts_far_from_zero_pass_under_masks():
+def test_intercepts_far_from_zero_are_exact_with_secure_sums():
+    """To the last digits of the targets."""
     X, y, groups = offsets()
     y = 1e9 + 1e-3 * y + groups
     plain, masked = (
@@ -153,12 +173,18 @@ def test_own_intercepts_far_from_zero_pass_under_masks():
     np.testing.assert_allclose(masked.intercept_, plain.intercept_, rtol=1e-15, atol=1e-6)
 
 
-def test_digits_are_the_number_and_of_more_there_is_an_error():
+@pytest.mark.parametrize("count", [3, 4])
+def test_digits_of_a_number_join_to_the_number(count):
+    """To the bit; each digit is at most 2^20."""
     numbers = np.array([0.0, -0.3, 1.5, -(2.0**20), 2.0**45 + 0.25, -(2.0**59)])
-    for count in (3, 4):
-        parts = split_digits(numbers, count)
-        assert parts.shape == (count, 6) and (np.abs(parts) <= 2.0**20).all()
-        np.testing.assert_array_equal(join_digits(parts), numbers)
+    parts = split_digits(numbers, count)
+    assert parts.shape == (count, 6)
+    assert (np.abs(parts) <= 2.0**20).all()
+    np.testing.assert_array_equal(join_digits(parts), numbers)
+
+
+def test_digits_of_a_number_beyond_the_range_are_refused_by_column():
+    """Too large a number and nan are named."""
     with pytest.raises(BeyondRange) as error:
         split_digits(np.array([1.0, 2.0**61, np.nan]), 3)
     assert error.value.columns.tolist() == [1, 2]
@@ -168,12 +194,13 @@ def test_digits_are_the_number_and_of_more_there_is_an_error():
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_balanced_classes_are_balanced_in_weighted_rows(n_classes):
-    """A row of weight 5 is five rows, of the balance too; scikit-learn says the same."""
+def test_balanced_classes_count_weighted_rows(n_classes):
+    """A row of weight 5 is five rows, as in scikit-learn."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 3))
     y = np.digitize(X @ [2, -1.5, 1] + rng.logistic(size=400), [1, 3][: n_classes - 1])
-    weights, how = rng.integers(1, 6, 400), dict(class_weight="balanced", C=10.0)
+    weights = rng.integers(1, 6, 400)
+    how = dict(class_weight="balanced", C=10.0)
     ours = fgmp.FedGradMPClassifier("all", standardize=False, **how).fit(
         X, y, sample_weight=weights
     )
@@ -186,24 +213,29 @@ def test_balanced_classes_are_balanced_in_weighted_rows(n_classes):
     np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-4, atol=1e-5)
 
 
+def classes(n_classes):
+    """A table with two or three classes."""
+    X, z, groups = offsets()
+    return X, np.digitize(z, [0, 1][: n_classes - 1]), groups
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("value", [0, -1, np.nan, np.inf, 0.0])
-def test_weights_of_classes_are_above_zero_and_finite(value, n_classes):
-    X, z, groups = offsets()
-    y = np.digitize(z, [0, 1][: n_classes - 1])
-    with pytest.raises(
-        ValueError, match=r"^class_weight is .* for the class 0; expected a finite number above 0"
-    ):
-        fgmp.FedGradMPClassifier(2, class_weight={0: value, 1: 1}).fit(X, y, groups)
-    huge = np.full(300, 1e200)
-    with pytest.raises(
-        ValueError, match=r"^class_weight times sample_weight is zero or not finite"
-    ):
-        fgmp.FedGradMPClassifier(2, class_weight={0: 1e200}).fit(X, y, groups, huge)
-    with pytest.raises(
-        ValueError, match=r"^class_weight times sample_weight is zero or not finite"
-    ):
-        fgmp.FedGradMPClassifier(2, class_weight={0: 1e-200}).fit(X, y, groups, 1 / huge)
+def test_class_weight_that_is_not_positive_and_finite_is_refused(value, n_classes):
+    """The message has the class."""
+    words = r"^class_weight is .* for the class 0; expected a finite number above 0"
+    with pytest.raises(ValueError, match=words):
+        fgmp.FedGradMPClassifier(2, class_weight={0: value, 1: 1}).fit(*classes(n_classes))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("value", [1e200, 1e-200])
+def test_class_weight_whose_product_with_row_weights_overflows_is_refused(value, n_classes):
+    """Either weight alone is finite and positive, and their product is not."""
+    words = r"^class_weight times sample_weight is zero or not finite"
+    with pytest.raises(ValueError, match=words):
+        model = fgmp.FedGradMPClassifier(2, class_weight={0: value})
+        model.fit(*classes(n_classes), np.full(300, value))
 
 
 # ---- Classes that are separated in part
@@ -221,7 +253,8 @@ def flagged(n_classes=2, seed=0):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("C", [1.0, 100.0, 1e4, 1e8])
-def test_a_flag_of_one_class_has_the_coefficient_of_scikit_learn(C, n_classes, weighted):
+def test_flag_of_one_class_has_coefficient_of_scikit_learn(C, n_classes, weighted):
+    """The penalty bounds it, however weak."""
     X, y = flagged(n_classes)
     weights = np.random.default_rng(1).uniform(0.5, 2, 300) if weighted else np.ones(300)
     mean = np.average(X, axis=0, weights=weights)
@@ -240,7 +273,8 @@ def test_a_flag_of_one_class_has_the_coefficient_of_scikit_learn(C, n_classes, w
 @pytest.mark.parametrize("how", ["rows alike", "sample_weight", "class_weight", "float32"])
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("kind", ["in part", "without error"])
-def test_separated_classes_have_no_finite_model_without_a_penalty(kind, n_classes, how):
+def test_separated_classes_without_penalty_are_refused(kind, n_classes, how):
+    """In part or without error, and in any precision."""
     X, y = flagged(n_classes)
     if kind == "without error":
         X[:, 0] = y + 0.1 * X[:, 2]
@@ -256,7 +290,8 @@ def test_separated_classes_have_no_finite_model_without_a_penalty(kind, n_classe
 
 
 @quiet
-def test_a_single_row_against_the_flag_gives_it_a_finite_coefficient():
+def test_single_row_against_a_flag_makes_its_coefficient_finite():
+    """It is that of scikit-learn."""
     X, y = flagged()
     X[np.flatnonzero(y == 0)[0], 0] = 1
     ours = fgmp.FedGradMPClassifier("all", C=np.inf).fit(X, y)
@@ -266,22 +301,39 @@ def test_a_single_row_against_the_flag_gives_it_a_finite_coefficient():
     np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-5)
 
 
-def test_newton_steps_and_polish_tell_classes_that_are_separated_in_part():
+@pytest.fixture
+def partly_separated():
+    """A federation whose classes a flag separates in part, and a short run of it."""
     X, y = flagged()
     X = np.c_[np.ones(300), X]
-    fed = fgmp.Federation.from_arrays(X.reshape(3, 100, 4), y.reshape(3, 100), "logistic")
-    start = fgmp.simulate(fgmp.FedAvg(learning_rate=0.1), fed, 2, rng=0)
+    federation = fgmp.Federation.from_arrays(X.reshape(3, 100, 4), y.reshape(3, 100), "logistic")
+    return federation, fgmp.simulate(fgmp.FedAvg(learning_rate=0.1), federation, 2, rng=0)
+
+
+def test_polish_of_partly_separated_classes_warns(partly_separated):
+    """After five Newton steps a coefficient still moves."""
+    federation, result = partly_separated
     with pytest.warns(ConvergenceWarning, match="polish ended .* moved a coefficient by 0.[12]"):
-        fgmp.polish(start, fed)
-    with pytest.raises(
-        ValueError, match="some of the clients' rows are separated on the 4 coefficients"
-    ):
-        fgmp.polish(start, fed, solver=fgmp.NewtonOnSupport(steps=40))
-    ridge = fgmp.polish(start, fed, solver=fgmp.NewtonOnSupport(steps=40, ridge=1e-6))
-    assert isinstance(ridge.x, np.ndarray) and 5 < ridge.x[1] < 20
+        fgmp.polish(result, federation)
 
 
-def test_where_the_closing_exchanges_do_not_converge_there_is_a_warning(monkeypatch):
+def test_polish_of_partly_separated_classes_with_many_steps_is_refused(partly_separated):
+    """After 40 Newton steps the rows are known to be separated."""
+    federation, result = partly_separated
+    words = "some of the clients' rows are separated on the 4 coefficients"
+    with pytest.raises(ValueError, match=words):
+        fgmp.polish(result, federation, solver=fgmp.NewtonOnSupport(steps=40))
+
+
+def test_polish_of_partly_separated_classes_with_ridge_is_finite(partly_separated):
+    """A small ridge bounds the coefficient of the flag."""
+    federation, result = partly_separated
+    solver = fgmp.NewtonOnSupport(steps=40, ridge=1e-6)
+    assert 5 < fgmp.polish(result, federation, solver=solver).x[1] < 20
+
+
+def test_refit_that_does_not_converge_warns(monkeypatch):
+    """The warning has the number of steps and of features."""
     monkeypatch.setattr(fgmp.estimators.refit, "_MAX_EXCHANGES", 1)
     X, y = flagged()
     with pytest.warns(ConvergenceWarning, match="did not converge in 4 Newton steps on 3 features"):
@@ -293,7 +345,8 @@ def test_where_the_closing_exchanges_do_not_converge_there_is_a_warning(monkeypa
 
 @pytest.mark.parametrize("value", [0.0, 7.0, 3.7, 14.62, -3e7, 1 / 3, 1e100])
 @pytest.mark.parametrize("sparsity", [3, "cv", "all"])
-def test_a_constant_target_has_no_feature(sparsity, value):
+def test_constant_target_has_an_empty_model(sparsity, value):
+    """The intercept is the constant, and a warning says so."""
     X, _, groups = offsets()
     weights = np.random.default_rng(1).uniform(0.5, 2, 300)
     for options in ({}, {"secure": True}, {"fit_intercept": "per_group"}):
@@ -306,26 +359,37 @@ def test_a_constant_target_has_no_feature(sparsity, value):
             model = fgmp.FedGradMPRegressor(sparsity, **options)
             with pytest.warns(fgmp.AdviceWarning, match="no feature is in the model"):
                 model.fit(table, np.full(300, value), groups, given)
-            assert not model.support_.size and not model.coef_.any()
+            assert not model.support_.size
+            assert not model.coef_.any()
             assert model.intercept_ == pytest.approx(value, rel=1e-12)
 
 
-def test_the_empty_model_is_among_the_sizes_of_cv_and_said_where_it_is_chosen():
+@pytest.fixture(scope="module")
+def targets_of_noise():
+    """A table without any signal."""
     rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((120, 20)), rng.standard_normal(120)
+    X = rng.standard_normal((120, 20))
+    return X, rng.standard_normal(120), np.arange(120) % 4
+
+
+def test_cross_validation_may_choose_the_empty_model(targets_of_noise):
+    """A warning says so, and the plot has a linear axis that shows zero."""
     with pytest.warns(
         fgmp.AdviceWarning, match="no feature is in the model: rows that were held out"
     ):
-        model = fgmp.FedGradMPRegressor("cv", random_state=0).fit(X, y, np.arange(120) % 4)
-    assert model.sparsity_ == 0 and model.cv_.table["sparsity"][0] == 0
+        model = fgmp.FedGradMPRegressor("cv", random_state=0).fit(*targets_of_noise)
+    assert model.sparsity_ == 0
+    assert model.cv_.table["sparsity"][0] == 0
     axes = model.cv_.plot()
-    assert (
-        axes.get_yscale() == "linear" and axes.get_legend().get_texts()[0].get_text() == "chosen: 0"
-    )
-    found = fgmp.FedGradMPRegressor("cv", random_state=0).fit(
-        X, y + 2 * X[:, 3], np.arange(120) % 4
-    )
-    assert found.support_.tolist() == [3]
+    assert axes.get_yscale() == "linear"
+    assert axes.get_legend().get_texts()[0].get_text() == "chosen: 0"
+
+
+def test_cross_validation_with_signal_does_not_choose_the_empty_model(targets_of_noise):
+    """One feature counts, and it is chosen alone."""
+    X, y, groups = targets_of_noise
+    model = fgmp.FedGradMPRegressor("cv", random_state=0).fit(X, y + 2 * X[:, 3], groups)
+    assert model.support_.tolist() == [3]
 
 
 # ---- float32
@@ -334,8 +398,8 @@ def test_the_empty_model_is_among_the_sizes_of_cv_and_said_where_it_is_chosen():
 @pytest.mark.parametrize(
     "offset, in_csr", [(0.0, False), (4_500_000.0, False), (1e7, False), (0.0, True), (50.0, True)]
 )
-def test_the_intercept_belongs_to_the_centre_that_was_subtracted(offset, in_csr):
-    """The numbers of a float32 table are exact: residuals have mean zero, and probabilities that of the class."""
+def test_intercept_of_float32_table_fits_its_centre(offset, in_csr):
+    """Residuals have mean zero, and probabilities the mean of the class."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 4))
     X[:, 0] = 30 * X[:, 0] + offset
@@ -351,7 +415,8 @@ def test_the_intercept_belongs_to_the_centre_that_was_subtracted(offset, in_csr)
     )
 
 
-def test_losses_of_labels_lead_where_they_are_right():
+def test_leads_of_a_loss_are_positive_if_the_label_is_right():
+    """By hand; the squared loss has none."""
     z = np.array([[1.0, 0.5, -2.0], [0.0, 0.0, 1.0], [3.0, 3.0, 1.0]])
     leads = fgmp.SoftmaxLoss(3).leads(z, np.array([0, 2, 1]))
     np.testing.assert_array_equal(leads, [[0.5, 3.0], [1.0, 1.0], [0.0, 2.0]])

@@ -1,6 +1,7 @@
-"""What a run reports, recomputed from the raw arrays and from its messages with NumPy alone, in float64.
+"""The oracle: recompute what a run reports from the raw arrays and from its messages.
 
-Every function takes a run and yields one sentence for each thing that does not hold.
+It uses NumPy alone, in float64, and shares no code with the package. Every function takes a run and
+yields one sentence for each property that does not hold.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from .problems import Problem
-from .runs import ROUNDS, Ledger, Run, cohort_size, radius_of, sparsity
+from .recorder import Recorder
+from .runs import ROUNDS, Run, cohort_size, radius_of, sparsity
 
 
 def objectives(run: Run) -> Iterator[str]:
@@ -20,29 +22,39 @@ def objectives(run: Run) -> Iterator[str]:
         expected, rounding = objective(run.problem, alpha, np.finfo(run.case.precision).eps)
         found = run.result.history["objective"][number]
         if not abs(found - expected) <= rounding:
-            yield f"objective: row {number} is {found!r}; recounted {expected!r} +- {rounding:.1e}"
+            expectation = f"{expected!r} +- {rounding:.1e}"
+            yield f"objective: row {number} is {found!r}; the oracle has {expectation}"
 
 
 def objective(problem: Problem, alpha: np.ndarray, eps: float = 0.0) -> tuple[float, float]:
-    """f = sum_i p_i f_i at x = Psi alpha, and a bound of the error of computing it in a precision.
+    """Return f = sum_i p_i f_i at x = Psi alpha, and a bound of its rounding error in a precision.
 
-    A prediction is a sum of n products over a sum of d products, each rounded; its error moves the value of a row by at
-    most the slope times the error and half its square. The value is then rounded itself, and so is the sum over rows.
+    A prediction is a sum of n products over a sum of d products, each rounded. Its error moves the
+    value of a row by at most the slope times the error and half its square. The value is then
+    rounded itself, and so is the sum over rows.
     """
-    psi, alpha = problem.psi, alpha.astype(np.float64)
-    total, rounding = 0.0, 0.0
+    psi = problem.psi
+    alpha = alpha.astype(np.float64)
+    total = 0.0
+    rounding = 0.0
     for share, A, y in zip(problem.shares, problem.As, problem.ys, strict=True):
-        A, y = A.astype(np.float64), y if problem.loss == "softmax" else y.astype(np.float64)
+        A = A.astype(np.float64)
+        y = y if problem.loss == "softmax" else y.astype(np.float64)
         z = A @ (psi @ alpha)
         error = 2 * (psi.size + 8) * eps * (np.abs(A) @ (np.abs(psi) @ np.abs(alpha)))
         if problem.loss in ("squared", "summed"):
-            values, slopes, terms = (z - y) ** 2 / 2, np.abs(z - y) + 4 * eps * np.abs(y), error
+            values = (z - y) ** 2 / 2
+            slopes = np.abs(z - y) + 4 * eps * np.abs(y)
+            terms = error
         elif problem.loss == "logistic":
-            values, slopes, terms = np.logaddexp(0.0, -y * z), 1.0, error
+            values = np.logaddexp(0.0, -y * z)
+            slopes = 1.0
+            terms = error
         else:
             top = z.max(axis=1)
             values = top + np.log(np.exp(z - top[:, None]).sum(axis=1)) - z[np.arange(len(y)), y]
-            slopes, terms = 2.0, error.max(axis=1) + 8 * eps * (1 + np.abs(z).max(axis=1))
+            slopes = 2.0
+            terms = error.max(axis=1) + 8 * eps * (1 + np.abs(z).max(axis=1))
         rows = 1.0 if problem.loss == "summed" else 1 / len(y)
         total += share * rows * values.sum()
         rounding += share * rows * (slopes * terms + terms**2 + (len(y) + 8) * eps * values).sum()
@@ -50,29 +62,32 @@ def objective(problem: Problem, alpha: np.ndarray, eps: float = 0.0) -> tuple[fl
 
 
 def relative_errors(run: Run) -> Iterator[str]:
-    truth, eps = run.problem.truth.astype(np.float64), np.finfo(run.case.precision).eps
+    truth = run.problem.truth.astype(np.float64)
+    eps = np.finfo(run.case.precision).eps
     psi = np.abs(run.problem.psi)
     for number, alpha in enumerate(_coefficients(run)):
         expected = np.linalg.norm(run.problem.psi @ alpha - truth) / np.linalg.norm(truth)
         rounding = 16 * eps * (1 + np.linalg.norm(psi @ np.abs(alpha)) / np.linalg.norm(truth))
         found = run.result.history["relative_error"][number]
         if not abs(found - expected) <= rounding:
-            yield f"relative error: row {number} is {found!r}; recounted {expected!r}"
+            yield f"relative error: row {number} is {found!r}; the oracle has {expected!r}"
 
 
 def models(run: Run) -> Iterator[str]:
-    """The models of the records and of the result are Psi alpha; the support is where alpha is not zero."""
-    result, psi, eps = run.result, run.problem.psi, np.finfo(run.case.precision).eps
+    """The recorded models and that of the result are Psi alpha; alpha is nonzero on the support."""
+    result = run.result
+    psi = run.problem.psi
+    eps = np.finfo(run.case.precision).eps
     if not np.array_equal(result.support, np.flatnonzero(result.coefficients)):
-        yield "support: not the positions of the nonzero coefficients"
+        yield "support: not the indices of the nonzero coefficients"
     if not np.isfinite(result.x).all():
         yield "model: x is not finite"
-    kept = (
-        run.ledger.models
-        if run.opening_ledger is None
-        else run.opening_ledger.models + run.ledger.models[-1:]
+    recorded = (
+        run.recorder.models
+        if run.opening_recorder is None
+        else run.opening_recorder.models + run.recorder.models[-1:]
     )
-    pairs = [(result.x, result.coefficients), *zip(kept, _coefficients(run), strict=True)]
+    pairs = [(result.x, result.coefficients), *zip(recorded, _coefficients(run), strict=True)]
     for x, alpha in pairs:
         if np.any(
             np.abs(x - psi @ alpha) > 2 * (len(alpha) + 2) * eps * (np.abs(psi) @ np.abs(alpha))
@@ -81,23 +96,31 @@ def models(run: Run) -> Iterator[str]:
 
 
 def supports(run: Run) -> Iterator[str]:
-    """At most tau nonzeros, in each column or in all; and what travels is no larger than the method says."""
-    case, shape = run.case, _coefficients(run)[0].shape
+    """At most tau nonzeros, in each column or in all, in the models and in the messages."""
+    case = run.case
+    shape = _coefficients(run)[0].shape
     if not case.sparsity.startswith("dense"):
         for number, alpha in enumerate(_coefficients(run)):
             yield from _too_many(run, f"record {number}", np.flatnonzero(alpha), sparsity(case))
-    for trip in run.ledger.trips:
-        for message in (trip.down, *trip.up.values()):
+    for exchange in run.recorder.exchanges:
+        for message in (exchange.down, *exchange.up.values()):
             yield from _malformed(message, math.prod(shape))
         if case.method == "FedGradMP":
-            for message in (trip.down, *trip.up.values()):
+            for message in (exchange.down, *exchange.up.values()):
                 yield from _too_many(run, "a message", message["support"], sparsity(case))
         if case.method == "SharedSupportGradMP":
-            sent = trip.down["0.support"] if "0.support" in trip.down else trip.down["support"]
+            sent = (
+                exchange.down["0.support"]
+                if "0.support" in exchange.down
+                else exchange.down["support"]
+            )
             yield from _too_many(run, "a broadcast", sent, 3 * sparsity(case))
         if case.method in ("FedHT", "FedIterHT"):
-            for message in (trip.down, *(trip.up.values() if case.method == "FedIterHT" else ())):
-                support = _positions(message)
+            for message in (
+                exchange.down,
+                *(exchange.up.values() if case.method == "FedIterHT" else ()),
+            ):
+                support = _nonzero_indices(message)
                 yield from _too_many(run, "a message", support, sparsity(case))
 
 
@@ -113,8 +136,8 @@ def _too_many(run: Run, name: str, support: np.ndarray, tau: int) -> Iterator[st
         yield f"support: {name} has {largest} coefficients; tau allows {tau}"
 
 
-def _positions(message: dict) -> np.ndarray:
-    """Where a dense model that went either way is not zero."""
+def _nonzero_indices(message: dict) -> np.ndarray:
+    """Return the indices of the nonzero entries of a model in a message."""
     if "dense" in message:
         return np.flatnonzero(message["dense"])
     return next(array for name, array in message.items() if name.startswith("at "))
@@ -126,19 +149,19 @@ def _malformed(message: dict, size: int) -> Iterator[str]:
         if kind == "support" or kind.startswith("at "):
             values = message[name.removesuffix(kind) + "values"]
             increasing = bool(np.all(np.diff(array) > 0)) and (not len(array) or array[0] >= 0)
-            inside = (
-                kind != "support" or not len(array) or array[-1] < size
-            )  # what is no model has its own size
+            # Only a model has the size of the coefficients.
+            inside = kind != "support" or not len(array) or array[-1] < size
             if not (increasing and inside) or len(values) != len(array):
-                yield f"support: a message has the positions {array} for {len(values)} values"
+                yield f"support: a message has the indices {array} for {len(values)} values"
 
 
 def ball(run: Run) -> Iterator[str]:
     """||x|| <= R at every record and for every model that FedGradMP's clients send, up to rounding.
 
-    The norm may come from the Gram matrix, as the root of a sum of d^2 terms whose sizes add up to `energy`.
+    The norm may come from the Gram matrix, as the root of d^2 terms whose sizes add to `energy`.
     """
-    radius, psi = radius_of(run.case, run.problem), run.problem.psi
+    radius = radius_of(run.case, run.problem)
+    psi = run.problem.psi
     if radius is None:
         return
     inside = _coefficients(run) if run.opening is None else [run.result.coefficients]
@@ -146,8 +169,8 @@ def ball(run: Run) -> Iterator[str]:
         shape = run.result.coefficients.shape
         inside += [
             _dense(message, shape)
-            for trip in run.ledger.trips
-            for message in (trip.down, *trip.up.values())
+            for exchange in run.recorder.exchanges
+            for message in (exchange.down, *exchange.up.values())
         ]
     for alpha in inside:
         norm = float(np.linalg.norm(psi @ alpha))
@@ -165,39 +188,47 @@ def _dense(message: dict, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def messages(run: Run) -> Iterator[str]:
-    """The columns of bytes: entries of the messages times 4 or 8, and never more than the method needs."""
-    ledgers = (
-        [(run.ledger, ROUNDS)]
+    """The columns of bytes: entries of the messages times 4 or 8, at most what the method needs."""
+    recorders = (
+        [(run.recorder, ROUNDS)]
         if run.opening is None
-        else [(run.opening_ledger, ROUNDS), (run.ledger, 1)]
+        else [(run.opening_recorder, ROUNDS), (run.recorder, 1)]
     )
     for column, direction in (("bytes_down", "down"), ("bytes_up", "up")):
         steps = [
-            step for ledger, rounds in ledgers for step in _by_round(run, ledger, direction, rounds)
+            step
+            for recorder, rounds in recorders
+            for step in _by_round(run, recorder, direction, rounds)
         ]
         expected = [0, *np.cumsum(steps).tolist()]
         if run.result.history[column].tolist() != expected:
-            yield f"bytes: {column} is {run.result.history[column].tolist()}; counted {expected}"
+            found = run.result.history[column].tolist()
+            yield f"bytes: {column} is {found}; the oracle has {expected}"
         allowed = most_bytes(run)[direction == "up"] * cohort_size(run.case)
         largest = max(steps if run.opening is None else steps[-1:])
         if largest > allowed:
             yield f"bytes: a round moves {largest} {direction}; the method needs at most {allowed}"
 
 
-def _by_round(run: Run, ledger: Ledger, direction: str, rounds: int) -> list[int]:
-    width, steps = np.dtype(run.case.precision).itemsize, [0] * rounds
-    for trip in ledger.trips:
-        sent = list(trip.up.values()) if direction == "up" else [trip.down] * len(trip.up)
+def _by_round(run: Run, recorder: Recorder, direction: str, rounds: int) -> list[int]:
+    width = np.dtype(run.case.precision).itemsize
+    steps = [0] * rounds
+    for exchange in recorder.exchanges:
+        sent = (
+            list(exchange.up.values()) if direction == "up" else [exchange.down] * len(exchange.up)
+        )
         arrays = [array for message in sent for array in message.values()]
-        steps[trip.number] += sum(
+        steps[exchange.round - 1] += sum(
             array.size * (width if array.dtype.kind == "f" else 4) for array in arrays
         )
     return steps
 
 
 def most_bytes(run: Run) -> tuple[int, int]:
-    """The bytes down and up of one client in one round that no run of the method exceeds."""
-    case, v, C = run.case, np.dtype(run.case.precision).itemsize, run.problem.n_outputs
+    """Return the most bytes down and up of one client in one round, by hand for each method."""
+    case = run.case
+    v = np.dtype(run.case.precision).itemsize
+    C = run.problem.n_outputs
     everything = run.problem.psi.shape[1] * C
     tau = sparsity(case) * (1 if case.sparsity.startswith("joint") else C)
     spared = C if case.sparsity.endswith("spared") else 0
@@ -205,15 +236,15 @@ def most_bytes(run: Run) -> tuple[int, int]:
     def model(nonzeros: int) -> int:
         return min(everything, nonzeros) * (4 + v)
 
-    whole, sparse = everything * v, min(everything * v, model(tau + spared))
+    whole = everything * v
+    sparse = min(everything * v, model(tau + spared))
     if case.method == "FedGradMP":
         return model(tau + spared), model(tau + spared)
     if case.method == "SharedSupportGradMP":
         one = 1 if case.sparsity.startswith("joint") else C
         entries = {"largest": 4 * tau, "one": one, "all": everything}.get(case.sent, 0)
-        sent = (
-            model(entries + spared) if entries else whole
-        )  # a sketch is never longer than the gradient
+        # A sketch is never longer than the gradient.
+        sent = model(entries + spared) if entries else whole
         down, up = _on_support(case.solver, min(3 * tau + spared, everything), v)
         return 4 + model(tau + spared) + down, sent + up
     if case.method == "polish":
@@ -229,10 +260,11 @@ def most_bytes(run: Run) -> tuple[int, int]:
 
 
 def _on_support(solver: str, k: int, v: int) -> tuple[int, int]:
-    model, gram = k * (4 + v), v * k * (k + 1) // 2
+    model = k * (4 + v)
+    gram = v * k * (k + 1) // 2
     return {
         "normal-equations": (model + 4, gram + v * k),
-        # Three steps and a comparison, which asks of the last step, if it has not settled, how many rows it moves.
+        # Three steps and a comparison, which also asks how many rows the last step moves.
         "newton-steps": (4 * (model + 4) + v * k, 3 * (2 * v + v * k + gram) + 3 * v),
         "local-sgd": (model, v * k),
         "local-newton": (model, v * k),
@@ -240,12 +272,16 @@ def _on_support(solver: str, k: int, v: int) -> tuple[int, int]:
 
 
 def types(run: Run) -> Iterator[str]:
-    """Floats in the precision of the run everywhere, and 4-byte integers."""
+    """All floats have the precision of the run, and integers have 4 bytes."""
     expected = np.dtype(run.case.precision)
     found = {("x", run.result.x.dtype), ("coefficients", run.result.coefficients.dtype)}
-    for ledger in _ledgers(run):
-        found |= {("a prepared client", dtype) for dtype in ledger.prepared}
-        messages = [message for trip in ledger.trips for message in (trip.down, *trip.up.values())]
+    for recorder in run.recorders:
+        found |= {("a prepared client", dtype) for dtype in recorder.prepared}
+        messages = [
+            message
+            for exchange in recorder.exchanges
+            for message in (exchange.down, *exchange.up.values())
+        ]
         found |= {
             (f"a message's {name}", array.dtype)
             for message in messages
@@ -256,50 +292,52 @@ def types(run: Run) -> Iterator[str]:
 
 
 def cohorts(run: Run) -> Iterator[str]:
-    """Every exchange of a round asks the same clients, as many as it should; weights are the p_i over the cohort."""
-    size, shares = cohort_size(run.case), run.problem.shares
-    for ledger in _ledgers(run):
+    """Every exchange of a round runs the same cohort, with the weights p_i over it."""
+    size = cohort_size(run.case)
+    shares = run.problem.shares
+    for recorder in run.recorders:
         first = {}
-        for trip in ledger.trips:
-            keys = list(trip.up)
-            if keys != first.setdefault(trip.number, keys) or len(keys) != size:
-                yield f"cohort: an exchange of round {trip.number + 1} asked the clients {keys}"
-            total = math.fsum(shares[keys])
-            expected = (
-                shares[keys] / total if total > 0 else []
-            )  # nobody who counts: the round ends
-            if len(trip.weights) != len(expected) or not np.allclose(
-                trip.weights, expected, rtol=1e-14, atol=0
+        for exchange in recorder.exchanges:
+            client_ids = list(exchange.up)
+            if (
+                client_ids != first.setdefault(exchange.round, client_ids)
+                or len(client_ids) != size
             ):
-                yield f"weights: {trip.weights} for the clients {keys}; expected {expected}"
+                yield f"cohort: an exchange of round {exchange.round} ran the clients {client_ids}"
+            total = math.fsum(shares[client_ids])
+            # Without a client with a weight the round ends.
+            expected = shares[client_ids] / total if total > 0 else []
+            if len(exchange.weights) != len(expected) or not np.allclose(
+                exchange.weights, expected, rtol=1e-14, atol=0
+            ):
+                found = f"{exchange.weights} for the clients {client_ids}"
+                yield f"weights: {found}; expected {expected}"
     if set(run.result.history["clients"][1:]) != {size}:
         yield f"cohort: the column clients is {run.result.history['clients']}; expected {size}"
 
 
-def _ledgers(run: Run) -> list[Ledger]:
-    return [run.ledger] if run.opening_ledger is None else [run.opening_ledger, run.ledger]
-
-
 def untouched(run: Run) -> Iterator[str]:
     """No message, and no array of the user, was written into."""
-    yield from (f"input: {sentence}" for ledger in _ledgers(run) for sentence in ledger.changed)
+    yield from (f"input: {sentence}" for recorder in run.recorders for sentence in recorder.changed)
 
 
 def _coefficients(run: Run) -> list[np.ndarray]:
-    if run.opening_ledger is None:
-        return run.ledger.coefficients[: len(run.result.history["round"])]
+    if run.opening_recorder is None:
+        return run.recorder.coefficients[: len(run.result.history["round"])]
     rows = len(run.opening.history["round"])
-    return [*run.opening_ledger.coefficients[:rows], run.result.coefficients]
+    return [*run.opening_recorder.coefficients[:rows], run.result.coefficients]
 
 
 def best(run: Run) -> Iterator[str]:
-    """The best model is the first with the lowest objective of the history, its start included."""
-    column, found = run.result.history["objective"], run.result.best
+    """The best model is the first with the lowest objective of the history, the start included."""
+    column = run.result.history["objective"]
+    found = run.result.best
     row = int(np.nanargmin(column))
     if (found.value, found.round) != (column[row], run.result.history["round"][row]):
-        yield f"best: {found.value!r} in round {found.round}; the history has {column[row]!r} in row {row}"
+        expectation = f"{column[row]!r} in row {row}"
+        yield f"best: {found.value!r} in round {found.round}; the history has {expectation}"
     if not np.array_equal(found.coefficients, _coefficients(run)[row]):
-        yield f"best: the model of round {found.round} is another one"
+        yield f"best: the model of round {found.round} is not that of the record"
 
 
 CHECKS = (
@@ -317,4 +355,5 @@ CHECKS = (
 
 
 def violations(run: Run) -> list[str]:
+    """Return a sentence for each property that does not hold."""
     return list(dict.fromkeys(sentence for check in CHECKS for sentence in check(run)))

@@ -1,12 +1,14 @@
-"""The laws of the estimators, each named by its sentence, against scikit-learn and code that stands here."""
+"""Properties of the estimators, against scikit-learn and code in this file."""
 
 import warnings
+from functools import partial
 from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from property_settings import repeatable, seeds
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import r2_score
 
@@ -15,17 +17,8 @@ import fgmp
 pytestmark = pytest.mark.filterwarnings(
     "ignore::fgmp.AdviceWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
 )
-seeds = st.integers(0, 2**32 - 1)
-
-
-def law(examples):
-    """A family of so many cases, the same every time; the first that breaks a law is shown as it is."""
-    slow = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture]
-    how = {"derandomize": True, "deadline": None, "database": None, "phases": [Phase.generate]}
-    return settings(max_examples=examples, suppress_health_check=slow, **how)
-
-
-REGRESSOR, CLASSIFIER = fgmp.FedGradMPRegressor, fgmp.FedGradMPClassifier
+REGRESSOR = fgmp.FedGradMPRegressor
+CLASSIFIER = fgmp.FedGradMPClassifier
 CASES = [
     (REGRESSOR, 0, {"method": "fedgradmp"}),
     (REGRESSOR, 0, {"method": "shared", "fit_intercept": "per_group"}),
@@ -39,7 +32,7 @@ CASES = [
 
 
 def cases(seed):
-    """An estimator to be made with other options, and a table of three groups, for each of the cases."""
+    """Yield, for each case, a function that makes the estimator, and a table of three groups."""
     for make, n_classes, options in CASES:
         rng = np.random.default_rng(seed)
         groups = rng.permutation(np.arange(120) % 3)
@@ -55,9 +48,10 @@ def cases(seed):
         )
 
 
-@law(2)
+@repeatable(2)
 @given(seed=seeds)
-def test_law_07_integer_sample_weight_equals_repeated_rows(seed):
+def test_integer_sample_weight_equals_repeated_rows(seed):
+    """Coefficients and intercepts are the same."""
     for make, X, y, groups, rng in cases(seed):
         weights = rng.integers(0, 4, len(y))
         weighted = make().fit(X, y, groups, weights)
@@ -67,23 +61,26 @@ def test_law_07_integer_sample_weight_equals_repeated_rows(seed):
         np.testing.assert_allclose(weighted.intercept_, repeated.intercept_, rtol=1e-5, atol=1e-6)
 
 
-@law(3)
+@repeatable(3)
 @given(
     seed=seeds,
     sizes=st.lists(st.floats(-4, 4), min_size=6, max_size=6),
     t=st.floats(0.01, 100),
     flip=st.booleans(),
 )
-def test_law_08_units_origins_orders_and_names_do_not_matter(seed, sizes, t, flip):
-    """Of columns, rows, groups and targets; with own intercepts every group may have origins and a level of its own."""
+def test_fit_does_not_depend_on_units_origins_orders_and_names(seed, sizes, t, flip):
+    """Of columns, rows, groups and targets.
+
+    With own intercepts every group may have origins and a level of its own.
+    """
     for make, X, y, groups, rng in cases(seed):
-        intercept, order, rows = make().fit_intercept, rng.permutation(6), rng.permutation(120)
+        intercept = make().fit_intercept
+        order = rng.permutation(6)
+        rows = rng.permutation(120)
         scales = 10.0 ** np.array(sizes) * rng.choice([-1, 1], 6)
         factor = (-t if flip else t) if y.dtype == float else 1
-        origins, names = (
-            rng.uniform(-100, 100, (3, 6)) * bool(intercept),
-            rng.permutation(list("abc"))[groups],
-        )
+        origins = rng.uniform(-100, 100, (3, 6)) * bool(intercept)
+        names = rng.permutation(list("abc"))[groups]
         levels = rng.uniform(-100, 100, 3)[groups] if intercept == "per_group" else 0
         moved = (X + origins[groups if intercept == "per_group" else 0]) * scales
         model = make().fit(X, y, groups)
@@ -94,21 +91,25 @@ def test_law_08_units_origins_orders_and_names_do_not_matter(seed, sizes, t, fli
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7 * np.abs(expected).max())
         if intercept != "per_group":
             name = "predict" if y.dtype == float else "decision_function"
-            scores, found = factor * getattr(model, name)(X), getattr(other, name)(moved[:, order])
+            scores = factor * getattr(model, name)(X)
+            found = getattr(other, name)(moved[:, order])
             np.testing.assert_allclose(found, scores, rtol=1e-5, atol=1e-6 * np.abs(scores).max())
 
 
 @pytest.mark.parametrize("standardize", [True, False])
-@law(3)
+@repeatable(3)
 @given(seed=seeds, C=st.floats(0.01, 100))
-def test_law_09_fitted_coefficients_are_those_of_one_table_on_the_support(seed, C, standardize):
-    """Fitted coefficients are OLS (within, per group) on the support; the classifier's are scikit-learn's, same C."""
+def test_coefficients_on_the_support_are_those_of_the_pooled_table(seed, C, standardize):
+    """OLS (within, per group), and scikit-learn's logistic regression with the same C."""
     for make, X, y, groups, _ in cases(seed):
         model = make(standardize=standardize, **({} if y.dtype == float else {"C": C})).fit(
             X, y, groups
         )
-        S, coef, intercept = model.support_, np.atleast_2d(model.coef_), model.fit_intercept
-        assert len(S) == 3 and not np.delete(coef, S, axis=1).any()
+        S = model.support_
+        coef = np.atleast_2d(model.coef_)
+        intercept = model.fit_intercept
+        assert len(S) == 3
+        assert not np.delete(coef, S, axis=1).any()
         if y.dtype == float:
             beside = {
                 True: np.ones((120, 1)),
@@ -130,39 +131,42 @@ def test_law_09_fitted_coefficients_are_those_of_one_table_on_the_support(seed, 
             C=C, fit_intercept=intercept, solver="newton-cg", tol=1e-10, max_iter=10_000
         )
         plain.fit(X[:, S] / units, y)
-        # To what scikit-learn asks of itself by default, which is more than the steps of the closing exchange leave.
+        # To the default tolerance of scikit-learn, which is above what the refit leaves.
         np.testing.assert_allclose(coef[:, S] * units, plain.coef_, rtol=1e-3, atol=1e-4)
         np.testing.assert_allclose(
             model.predict_proba(X), plain.predict_proba(X[:, S] / units), atol=1e-3
         )
 
 
-def heard(fit):
-    """What a fit returns, and whether it warned of anything."""
-    with warnings.catch_warnings(record=True) as said:
+def fit_and_warnings(fit):
+    """Return what a fit returns, and whether it warned of anything."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        return fit(), bool(said)
+        return fit(), bool(caught)
 
 
 @pytest.mark.parametrize("intercept", [True, "per_group", False])
 @pytest.mark.parametrize("tau", [2, 5])
-def test_law_10_just_enough_rows_are_as_good_as_shared_or_there_is_a_warning(tau, intercept):
-    """For every m from 3 tau - 2 to 3 tau + 5 rows a site R2 is within 0.1 of `"shared"`, or there is a warning."""
+def test_automatic_method_with_few_rows_is_as_good_as_shared_or_warns(tau, intercept):
+    """For 3 tau - 2 to 3 tau + 5 rows a group R2 is within 0.1 of `"shared"`."""
     rng = np.random.default_rng(10)
-    held = rng.standard_normal((500, 50))
+    held_out = rng.standard_normal((500, 50))
+    signal = held_out[:, :tau].sum(1)
+    options = {"fit_intercept": intercept, "random_state": 0, "min_rows": 1}
     for rows in np.repeat(range(3 * tau - 2, 3 * tau + 6), 2):
         X = rng.standard_normal((10 * rows, 50))
-        table = X, X[:, :tau].sum(1) + rng.standard_normal(len(X)), np.repeat(np.arange(10), rows)
-        options = {"fit_intercept": intercept, "random_state": 0, "min_rows": 1}
-        (model, warned), (shared, _) = (
-            heard(lambda method=method: REGRESSOR(tau, method=method, **options).fit(*table))  # noqa: B023
-            for method in ("auto", "shared")
-        )
-        score, best = (r2_score(held[:, :tau].sum(1), one.predict(held)) for one in (model, shared))
+        y = X[:, :tau].sum(1) + rng.standard_normal(len(X))
+        table = (X, y, np.repeat(np.arange(10), rows))
+        automatic = REGRESSOR(tau, method="auto", **options)
+        shared = REGRESSOR(tau, method="shared", **options)
+        _, warned = fit_and_warnings(partial(automatic.fit, *table))
+        fit_and_warnings(partial(shared.fit, *table))
+        score = r2_score(signal, automatic.predict(held_out))
+        best = r2_score(signal, shared.predict(held_out))
         assert score >= best - 0.1 or warned, (rows, score, best)
 
 
-@law(6)
+@repeatable(6)
 @given(
     seed=seeds,
     rows=st.integers(3, 20),
@@ -171,10 +175,10 @@ def test_law_10_just_enough_rows_are_as_good_as_shared_or_there_is_a_warning(tau
     kind=st.sampled_from(["signal", "noise", "constant features", "constant target", "few values"]),
     method=st.sampled_from(["auto", "fedgradmp", "shared"]),
 )
-def test_law_11_no_estimator_returns_an_empty_support_in_silence(
-    seed, rows, sparsity, make, kind, method
-):
-    rng, groups = np.random.default_rng(seed), np.repeat(np.arange(6), rows)
+def test_empty_support_warns(seed, rows, sparsity, make, kind, method):
+    """Whatever the table is, a model without features is not returned in silence."""
+    rng = np.random.default_rng(seed)
+    groups = np.repeat(np.arange(6), rows)
     X = rng.standard_normal((6 * rows, 12))
     X = {"constant features": np.ones_like(X), "few values": np.round(X)}.get(kind, X)
     z = rng.standard_normal(len(X)) + (X[:, :2].sum(1) if kind == "signal" else 0)
@@ -184,7 +188,7 @@ def test_law_11_no_estimator_returns_an_empty_support_in_silence(
     y = np.zeros(len(X)) if kind == "constant target" else z
     options = {"method": method, "random_state": 0, "sparsities": [1, 2, 3], "min_rows": 1}
     try:
-        model, warned = heard(lambda: make(sparsity, **options).fit(X, y, groups=groups))
+        model, warned = fit_and_warnings(lambda: make(sparsity, **options).fit(X, y, groups=groups))
     except ValueError as error:  # few rows may leave no fold to learn from, which is not silence
         assert "; expected" in str(error)
         return
@@ -193,9 +197,11 @@ def test_law_11_no_estimator_returns_an_empty_support_in_silence(
 
 @pytest.mark.parametrize("intercept", [True, "per_group"])
 @pytest.mark.parametrize("standardize", [True, False])
-def test_law_12_a_row_that_is_held_out_changes_nothing_that_trains(intercept, standardize):
+def test_held_out_row_changes_no_training_data(intercept, standardize):
     """Neither targets nor features, whatever the row holds."""
-    rng, groups, tables = np.random.default_rng(12), np.repeat(np.arange(2), 20), []
+    rng = np.random.default_rng(12)
+    groups = np.repeat(np.arange(2), 20)
+    tables = []
     X = rng.standard_normal((40, 6))
     y = X[:, 0] + rng.standard_normal(40)
     make = fgmp.Federation.__init__
@@ -209,7 +215,8 @@ def test_law_12_a_row_that_is_held_out_changes_nothing_that_trains(intercept, st
 
     for changed in (False, True):
         if changed:
-            X[7], y[7] = 3 * rng.standard_normal(6), 5.0
+            X[7] = 3 * rng.standard_normal(6)
+            y[7] = 5.0
         tables.append([])
         with patch.object(fgmp.Federation, "__init__", kept):
             options = {

@@ -1,4 +1,4 @@
-"""The matrix can fail: faults put into the library, each of which it has to name."""
+"""The combinatorial tests can fail: each fault that is put into the package is named by them."""
 
 from dataclasses import replace
 
@@ -15,13 +15,13 @@ from fgmp.losses import SquaredLoss
 from fgmp.rounds import Streams
 from fgmp.selection import Selection
 
-from .agreement import disagreements
+from .invariances import disagreements
 from .options import Case
+from .oracle import violations
 from .problems import problem_of
-from .recount import violations
 from .runs import run
 
-# Small problems and steps at random: many a run has fewer rows than 3 tau, rises, or separates what it has.
+# Problems are small and steps are random: many runs have fewer rows than 3 tau, rise, or separate.
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
 GRADMP = Case(
@@ -40,12 +40,13 @@ POLISH = SHARED._replace(method="polish", sent="-", radius="tight")
 SPARSE = SHARED._replace(precision="float64", storage="sparse")
 
 
-def everything(case):
+def all_sentences(case):
+    """Return all that the oracle and the invariances say of a case."""
     first = run(case)
     return violations(first) + disagreements(first)
 
 
-def in_the_order_given(sort):
+def without_sorting(sort):
     def unsorted(clients, weights, **others):
         return replace(
             sort(clients, weights, **others), weights=normalized_weights(weights, len(clients))
@@ -59,7 +60,7 @@ def one_more(chosen):
 
 
 NO_BALL = (StandardBasis, "into_ball", lambda into: lambda self, model, radius: model)
-# Where, what, and what is made of it; the run that has the fault; and what it is called.
+# What is replaced (owner, name, by what), in which case, and under which name it is reported.
 FAULTS = [
     (
         (SquaredLoss, "values", lambda exact: lambda self, z, y: 1.01 * exact(self, z, y)),
@@ -75,7 +76,7 @@ FAULTS = [
         "support",
     ),
     ((Selection, "hard", one_more), HT, "support"),
-    ((fgmp.Federation, "from_clients", in_the_order_given), AVERAGE, "order of clients"),
+    ((fgmp.Federation, "from_clients", without_sorting), AVERAGE, "order of clients"),
     (NO_BALL, IN_BALL, "radius"),
     (NO_BALL, POLISH, "radius"),
     (
@@ -126,12 +127,13 @@ FAULTS = [
 @pytest.mark.parametrize(
     "fault, case, named", FAULTS, ids=lambda value: value[1] if type(value) is tuple else str(value)
 )
-def test_a_fault_is_named(fault, case, named, monkeypatch, backend):
-    owner, name, spoilt = fault
+def test_oracle_with_injected_fault_names_it(fault, case, named, monkeypatch, backend):
+    """A fault in the package is reported under the name of what it breaks."""
+    owner, name, replacement = fault
     if named == "precision" and backend == "compiled":
         pytest.skip("the compiled kernels have derivatives of their own")
-    assert everything(case) == []
-    monkeypatch.setattr(owner, name, spoilt(getattr(owner, name)))
+    assert all_sentences(case) == []
+    monkeypatch.setattr(owner, name, replacement(getattr(owner, name)))
     problem_of.cache_clear()
-    assert any(sentence.startswith(named + ":") for sentence in everything(case))
-    problem_of.cache_clear()  # what a fault wrote into
+    assert any(sentence.startswith(named + ":") for sentence in all_sentences(case))
+    problem_of.cache_clear()  # a fault may have written into it

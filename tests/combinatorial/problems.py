@@ -1,7 +1,7 @@
 """The raw arrays of a case, and the numbers that follow its units.
 
-Entries are rounded to float32 and multiplied by powers of two, so that the runs of a case in both precisions and in all
-units have the same data.
+Entries are rounded to float32 and multiplied by powers of two, so that the runs of a case in both
+precisions and in all units have the same data.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+from cases import N_CLASSES
 
 from .options import UNITS, Case
 
-N_FEATURES, N_CLASSES = 8, 3
+N_FEATURES = 8
 SIZES = {
     "even": (12, 12, 12, 12),
     "uneven": (12, 20, 13, 17),
@@ -31,12 +32,12 @@ MIXED = 2.0 ** np.array([0, -20, 13, 20, -13, 0, 7, -7])
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What the test made.
+    """The data of a case, in its precision and its units.
 
-    In the precision and the units of the case: models are `unit` times those of the case in units of one, `steepness`
-    is the largest curvature of a client's objective and `slope` the largest entry of a client's gradient at zero, in
-    coefficients. Where columns are mixed, both units are 1, and these are of the data. No weights are numbers of rows,
-    no atoms the standard basis.
+    Models are `unit` times those of the case in units of one. `steepness` is the largest curvature
+    of a client's objective and `slope` the largest entry of a client's gradient at zero, in
+    coefficients. Where columns are mixed, both units are 1, and these are of the data. Without
+    weights they are the numbers of rows, and without atoms they are the standard basis.
     """
 
     loss: str
@@ -74,7 +75,7 @@ class Problem:
 
 @lru_cache(maxsize=256)
 def problem_of(case: Case) -> Problem:
-    """The problem of a case: those that differ in the method alone share it."""
+    """Return the problem of a case, which cases that differ in the method alone share."""
     base = _base(case.loss, case.federation, case.dictionary)
     if case.columns == "mixed":
         base = _measured(
@@ -82,22 +83,21 @@ def problem_of(case: Case) -> Problem:
         )
     column = 1.0 if case.columns == "mixed" else UNITS[case.columns]
     target = UNITS[case.targets] if case.loss in ("squared", "summed") else 1.0
-    steepness, slope = base.steepness * column**2, base.slope * column * target
+    steepness = base.steepness * column**2
+    slope = base.slope * column * target
     precision = np.dtype(case.precision)
     As = [np.array(A * column, precision) for A in base.As]  # in the order that is not copied
     ys = base.ys if case.loss == "softmax" else [np.array(y * target, precision) for y in base.ys]
     atoms = base.atoms
-    if case.dictionary in (
-        "omp",
-        "wide-thresholding",
-    ):  # other atoms stay in float64, as gaussian_dictionary has them
+    # Other atoms stay in float64, as gaussian_dictionary has them.
+    if case.dictionary in ("omp", "wide-thresholding"):
         atoms = atoms.astype(precision)
     truth = (base.truth * target / column).astype(precision)
     return Problem(base.loss, As, ys, base.weights, atoms, truth, column, target, steepness, slope)
 
 
 def _base(loss: str, federation: str, dictionary: str) -> Problem:
-    """In units of one."""
+    """Return a problem in units of one and in float64."""
     rng = np.random.default_rng([sorted(SIZES).index(federation), len(loss), len(dictionary)])
     atoms = _atoms(dictionary, rng)
     psi = np.eye(N_FEATURES) if atoms is None else atoms
@@ -109,13 +109,14 @@ def _base(loss: str, federation: str, dictionary: str) -> Problem:
     ys = [_targets(loss, A @ truth, rng) for A in As]
     if loss in ("logistic", "softmax") and federation != "tiny":
         labels = range(N_CLASSES) if loss == "softmax" else (-1.0, 1.0)
-        As, ys = zip(*(_spoilt(A, y, labels) for A, y in zip(As, ys, strict=True)), strict=True)
-    As, ys = list(As), list(ys)
-    if federation == "blank":
-        As[1], ys[1] = (
-            np.zeros_like(As[1]),
-            (np.ones_like if loss == "logistic" else np.zeros_like)(ys[1]),
+        As, ys = zip(
+            *(_inseparable(A, y, labels) for A, y in zip(As, ys, strict=True)), strict=True
         )
+    As = list(As)
+    ys = list(ys)
+    if federation == "blank":
+        As[1] = np.zeros_like(As[1])
+        ys[1] = np.full_like(ys[1], loss == "logistic")
     weights = np.array(WEIGHTS[federation]) if federation in WEIGHTS else None
     return _measured(Problem(loss, As, ys, weights, atoms, truth, 1.0, 1.0, 0.0, 0.0))
 
@@ -123,7 +124,8 @@ def _base(loss: str, federation: str, dictionary: str) -> Problem:
 def _atoms(dictionary: str, rng: np.random.Generator) -> np.ndarray | None:
     if dictionary == "standard":
         return None
-    if dictionary == "orthonormal":  # entries are multiples of 1/4: orthonormal in either precision
+    if dictionary == "orthonormal":
+        # Entries are multiples of 1/4, so that they are orthonormal in either precision.
         half = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]]) / 2
         blocks = np.kron(np.eye(2), half)
         return blocks[:, rng.permutation(N_FEATURES)] @ blocks
@@ -140,19 +142,21 @@ def _targets(loss: str, z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return np.where(noisy > 0, 1.0, -1.0) if loss == "logistic" else _rounded(noisy)
 
 
-def _spoilt(A: np.ndarray, y: np.ndarray, labels) -> tuple[np.ndarray, np.ndarray]:
-    """With eight rows seen under every label, after which no direction separates and the minimiser is unique."""
+def _inseparable(A: np.ndarray, y: np.ndarray, labels) -> tuple[np.ndarray, np.ndarray]:
+    """Repeat eight rows under every label, so that no direction separates the labels."""
     rows = A[:N_FEATURES]
-    again = np.repeat(np.array(labels, dtype=y.dtype), len(rows))
-    return np.vstack([A, *[rows] * len(labels)]), np.concatenate([y, again])
+    repeated = np.repeat(np.array(labels, dtype=y.dtype), len(rows))
+    return np.vstack([A, *[rows] * len(labels)]), np.concatenate([y, repeated])
 
 
 def _measured(problem: Problem) -> Problem:
     psi = problem.psi
-    bend = {"squared": 1.0, "summed": 1.0, "logistic": 0.25, "softmax": 0.5}[problem.loss]
+    curvature = {"squared": 1.0, "summed": 1.0, "logistic": 0.25, "softmax": 0.5}[problem.loss]
     Bs = [A @ psi for A in problem.As]
     counts = [1 if problem.loss == "summed" else len(B) for B in Bs]
-    steepness = max(bend * np.linalg.norm(B, 2) ** 2 / m for B, m in zip(Bs, counts, strict=True))
+    steepness = max(
+        curvature * np.linalg.norm(B, 2) ** 2 / m for B, m in zip(Bs, counts, strict=True)
+    )
     pulls = [_pull(problem.loss, y) for y in problem.ys]
     slope = max(np.abs(B.T @ pull).max() / m for B, pull, m in zip(Bs, pulls, counts, strict=True))
     return replace(problem, steepness=steepness, slope=slope)
