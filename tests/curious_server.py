@@ -10,7 +10,7 @@ import numpy as np
 
 import fgmp
 from fgmp.aggregation import Rejected
-from fgmp.federation import Client
+from fgmp.client import Client
 from fgmp.privacy.secure_sums import SumsOnly
 from fgmp.rounds import Exchange
 from fgmp.sparse_model import dense
@@ -55,7 +55,7 @@ class Away:
         updates = list(self.transport.run_clients(call, message, cohort))
         if not self.is_missed():
             return updates
-        client_ids = np.asarray(self.transport.shape.client_ids)[cohort]
+        client_ids = np.asarray(self.transport.info.client_ids)[cohort]
         return [
             Rejected() if client_id == self.client_id else update
             for client_id, update in zip(client_ids, updates, strict=True)
@@ -66,7 +66,7 @@ class Away:
         reported, values = self.transport.objectives(x, indices)
         if not self.is_missed():
             return reported, values
-        others = np.asarray(self.transport.shape.client_ids)[reported] != self.client_id
+        others = np.asarray(self.transport.info.client_ids)[reported] != self.client_id
         return reported[others], values[others]
 
 
@@ -108,7 +108,7 @@ def record_released_sums():
         seen = collect(self, transport, call, message, cohort)
         if not seen.is_empty:
             (mean,) = seen.rows()  # the server sees one row, and no more
-            client_ids = np.asarray(transport.shape.client_ids)[cohort][seen.accepted]
+            client_ids = np.asarray(transport.info.client_ids)[cohort][seen.accepted]
             members = frozenset(client_ids.tolist())
             released.append(ReleasedSum(members, call.exchange, message, mean))
         return seen

@@ -40,7 +40,7 @@ def main(path, rounds, every, event="nothing"):
     """Run with a checkpoint."""
 
     def after_five(run):
-        if run.step.round == 5:
+        if run.progress.round == 5:
             print("after 5", flush=True)
             EVENTS[event]()
 

@@ -464,7 +464,7 @@ THIN = arrays([sparse.csr_array(A) for A in AS])
 SHOWN = {
     "federation of a table": framed(),
     "sparse": (THIN, THIN.clients[0].features),
-    "shape": FED.shape,
+    "shape": FED.info,
     "restricted problem": RestrictedProblem.of(FED.clients[0], np.arange(5), StandardBasis()),
     "rows of clients": ClientRows(X, Y, Y),
     "digits": DigitsByWriter(FED, FED, ("0",), ("1",), (2, 3)),

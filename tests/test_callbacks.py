@@ -67,7 +67,7 @@ def test_run_resumed_in_parts_has_same_bits(name, recorded, every, path):
     whole = fgmp.simulate(METHODS[name](), FED, 5, 4, 7, history=history)
     for before, rounds in [(0, 1), (1, 3), (3, 5)]:
         seen.clear()
-        callbacks = [fgmp.Checkpoint(path, every), lambda run: seen.append(run.step.round)]
+        callbacks = [fgmp.Checkpoint(path, every), lambda run: seen.append(run.progress.round)]
         part = fgmp.simulate(
             METHODS[name](), FED, rounds, 4, 7, history=history, callbacks=callbacks
         )
@@ -137,7 +137,7 @@ def test_callback_that_raises_leaves_a_whole_checkpoint(path):
     """The checkpoint is of the last finished round, and resumes to the same bits."""
 
     def broken(run):
-        if run.step.round == 3:
+        if run.progress.round == 3:
             raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
@@ -156,7 +156,7 @@ def interrupting(where, raised=KeyboardInterrupt):
             return super().client_update(client, x, rng)
 
     def stop(run):
-        if where == "in a callback" and run.step.round == 1:
+        if where == "in a callback" and run.progress.round == 1:
             raise raised
 
     return Interrupted(3), stop
@@ -386,7 +386,7 @@ def test_second_run_on_the_same_path_is_refused(path):
     checkpoint = fgmp.Checkpoint(path, every=1)
 
     def second(run):
-        if run.step.round == 2:
+        if run.progress.round == 2:
             for other in (fgmp.Checkpoint(path), checkpoint):
                 with pytest.raises(
                     BlockingIOError, match=rf"under way \(process {os.getpid()}\).*run.fgmp"
@@ -422,9 +422,9 @@ class Plain(Method):
     def __init__(self, size=3):
         self.inner = fgmp.FedGradMP(size)
 
-    def start(self, shape):
+    def start(self, info):
         assert self.atoms is not None
-        return self.inner.start(shape)
+        return self.inner.start(info)
 
     def exchanges(self):
         return self.inner.exchanges()

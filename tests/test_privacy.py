@@ -17,8 +17,8 @@ from malformed_updates import not_finite, wrong_shape
 from scipy.stats import kstest, norm
 
 import fgmp
+from fgmp.client import Client, ProblemInfo
 from fgmp.faults import Corrupted
-from fgmp.federation import Client, ProblemInfo
 from fgmp.privacy.noise import CalibratedNoise, NoisyMeans, RunSizes, spent
 from fgmp.rounds import Call, Streams
 from fgmp.serialization import to_wire
@@ -280,7 +280,7 @@ def test_run_with_noise_stops_if_its_checkpoint_cannot_be_written(tmp_path, monk
 
     run_is_at = [0]
     monkeypatch.setattr(os, "replace", failing)
-    callbacks = [lambda run: run_is_at.append(run.step.round), fgmp.Checkpoint(path)]
+    callbacks = [lambda run: run_is_at.append(run.progress.round), fgmp.Checkpoint(path)]
     with pytest.raises(OSError, match="checkpoint cannot be written"):
         simulate_with_noise(ADDITIVE["FedAvg"], FED, 8, NOISE, rng=0, callbacks=callbacks)
     assert run_is_at[-1] == 3
@@ -455,12 +455,12 @@ def test_run_with_noise_is_resumed_with_its_secret(tmp_path):
         )
 
     def keep_the_first(run):
-        if run.step.round == 2:  # which `every` would not write
+        if run.progress.round == 2:  # which `every` would not write
             first.write_bytes(path.read_bytes())
 
     played = []
     whole = run(3, path, keep_the_first)
-    resumed = run(3, first, lambda run: played.append(run.step.round))
+    resumed = run(3, first, lambda run: played.append(run.progress.round))
     assert played == [2, 3]
     np.testing.assert_array_equal(resumed.x, whole.x)
     np.testing.assert_array_equal(resumed.history["epsilon"], whole.history["epsilon"])

@@ -88,7 +88,7 @@ def malformed_cases():
     """Yield every exchange of every method with each way to send a malformed update."""
     for name, make in METHODS.items():
         method = make()
-        state = method.start(FED.shape)
+        state = method.start(FED.info)
         for index, exchange in enumerate(method.exchanges()):
             update_spec = exchange.update_spec(state)
             tables = (MALFORMED, MALFORMED_SPARSE) if update_spec.most else (MALFORMED,)

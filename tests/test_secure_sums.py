@@ -110,7 +110,7 @@ def test_clients_that_drop_out_are_left_out_of_the_sum_and_of_its_weights():
         )
         np.testing.assert_allclose(secure.x, plain.x, atol=1e-8)
         np.testing.assert_array_equal(secure.history["clients"], [0, 4, 4, 4])
-    secure = fgmp.SecureSum(1e-24).prepare(FED.shape, 6, 1, 1).privacy
+    secure = fgmp.SecureSum(1e-24).prepare(FED.info, 6, 1, 1).privacy
     assert np.isnan(secure.objective(FED, np.zeros(40), np.arange(6)))  # beyond the range
 
 
@@ -129,7 +129,7 @@ def test_a_round_with_fewer_than_the_threshold_is_lost_and_counted():
 def test_the_threshold_is_that_of_objectives_too():
     asked = np.zeros(40), np.arange(6)
     for threshold, places in ((6, 5), (4, 3), (5, 4)):
-        secure = fgmp.SecureSum(threshold=threshold).prepare(FED.shape, 6, 1, 1).privacy
+        secure = fgmp.SecureSum(threshold=threshold).prepare(FED.info, 6, 1, 1).privacy
         assert np.isnan(secure.objective(FED, asked[0], np.arange(places)))
         assert secure.objective(FED, *asked) == pytest.approx(FED.objective(asked[0]))
 
@@ -143,7 +143,7 @@ def test_a_sum_of_losses_below_zero_is_none(monkeypatch):
         return told, np.where(told == 0, values - 1000, values)
 
     monkeypatch.setattr(fgmp.Federation, "objectives", lying)
-    secure = fgmp.SecureSum().prepare(FED.shape, 6, 1, 1).privacy
+    secure = fgmp.SecureSum().prepare(FED.info, 6, 1, 1).privacy
     assert np.isnan(secure.objective(FED, np.zeros(40), np.arange(6)))
 
 

@@ -9,7 +9,6 @@ import pytest
 from cases import SERIALIZABLE, WIDE_DICTIONARY
 
 import fgmp
-from fgmp import Overall
 from fgmp.dictionaries import StandardBasis
 from fgmp.serialization import from_json, to_json
 

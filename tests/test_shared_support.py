@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 import fgmp
+from fgmp import Overall
 from fgmp.dictionaries import StandardBasis
 from fgmp.rounds import Streams
-from fgmp.selection import Overall
 from fgmp.shared_support.elimination import eliminated
 from fgmp.shared_support.newton import LocalSteps, SupportState
 from fgmp.shared_support.sketches import SketchContext, hash_matrices
@@ -238,7 +238,7 @@ def test_hashes_depend_on_the_seed_of_the_method_and_the_round():
     alone = fgmp.simulate(method, federation, 6, rng=0)
     shared = fgmp.simulate(method, federation, 6, rng=1)
     np.testing.assert_array_equal(alone.x, shared.x)  # the seed is the method's, which clients have
-    x = method.start(federation.shape).model
+    x = method.start(federation.info).model
     client = federation.clients[0]
     arguments = (method, 0), (method, 0), (method, 1), (replace(method, seed=1), 0)
     first, again, *others = (

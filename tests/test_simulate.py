@@ -136,7 +136,7 @@ def test_cohorts_are_uniform_without_replacement():
 def test_messages_and_updates_survive_the_wire(name):
     """What `to_wire` writes, `from_wire` reads, for every exchange of two rounds."""
     method = METHODS[name]()
-    state = method.start(FED.shape)
+    state = method.start(FED.info)
     for exchange in [*method.exchanges(), *method.exchanges()]:
         message = exchange.message(state)
         update_spec = exchange.update_spec(state)
@@ -282,7 +282,7 @@ def test_changes_to_a_result_reach_no_other_result():
     first = fgmp.simulate(METHOD, FED, 1, rng=0)
     first.rejected["missing"] += 7
     assert fgmp.simulate(METHOD, FED, 1, rng=0).rejected == {}
-    assert fgmp.rounds.Step(0, None).rejected == {}
+    assert fgmp.rounds.Progress(0, None).rejected == {}
 
 
 def test_run_with_noise_and_state_is_refused():

@@ -63,7 +63,9 @@ def test_number_of_workers_does_not_change_scores(feds):
 def test_search_without_truth_uses_the_objective(feds):
     """And callbacks reach the runs."""
     unknown = fgmp.Federation.from_clients(feds[0].clients, feds[0].weights)
-    tuning = fgmp.tune(make, GRID, unknown, rounds=50, callbacks=lambda run: run.step.round == 5)
+    tuning = fgmp.tune(
+        make, GRID, unknown, rounds=50, callbacks=lambda run: run.progress.round == 5
+    )
     assert tuning.column == "objective"
     assert tuning.best.histories[0]["round"][-1] == 5
     assert tuning.best.score == tuning.best.histories[0]["objective"][-1]

@@ -68,7 +68,7 @@ class Recorder:
 
     def record_coefficients(self, run: fgmp.Run) -> None:
         """Record the coefficients of a state: a callback."""
-        coefficients = run.method.coefficients(run.step.state)
+        coefficients = run.method.coefficients(run.progress.state)
         self.coefficients.append(dense(coefficients).copy())
 
     def record_model(self, x: np.ndarray) -> float:

@@ -10,8 +10,8 @@ from cases import LOSSES
 from scipy import sparse
 
 import fgmp
+from fgmp import Overall
 from fgmp.dictionaries import StandardBasis
-from fgmp.selection import Overall
 from fgmp.shared_support.newton import LocalSteps
 from fgmp.simulation import Result
 
