@@ -137,9 +137,18 @@ class KeptAnswers(fgmp.Aggregator):
 
 
 # %%
+ERRORS = fgmp.History(objective_on=0)  # without objectives, which take a pass over all rows
+
+
+def noiseless_curve(fed, K, seed):
+    stop = fgmp.stop_at(reached)
+    return fgmp.simulate(method(K), fed, rounds, rng=seed, history=ERRORS, callbacks=stop).history["relative_error"]
+
+
+# %%
 def one_more_round(fed, K, seed):
     kept = KeptAnswers()
-    run = fgmp.simulate(method(K), fed, rounds + 1, rng=seed, aggregator=kept)
+    run = fgmp.simulate(method(K), fed, rounds + 1, rng=seed, history=ERRORS, aggregator=kept)
     wrong = ((kept.answers != 0) != (fed.truth != 0)).any(axis=1)
     one_client = np.sqrt(np.mean(np.sum((kept.answers - fed.truth) ** 2, axis=1)))
     return run.history["relative_error"][:-1], (one_client, wrong.mean())
@@ -155,10 +164,9 @@ def floor_of(fed):
 # %%
 def experiment(seed):
     clean, noisy = federation(seed), federation(seed, noise_variance)
-    stopped = [fgmp.simulate(method(K), clean, rounds, rng=seed, callbacks=fgmp.stop_at(reached)) for K in Ks]
+    stopped = [noiseless_curve(clean, K, seed) for K in Ks]
     ended, inside = zip(*(one_more_round(noisy, K, seed) for K in Ks), strict=True)
-    curves = [*(run.history["relative_error"] for run in stopped), *ended]
-    level = [np.pad(c, (0, rounds + 1 - len(c)), mode="edge") for c in curves]
+    level = [np.pad(c, (0, rounds + 1 - len(c)), mode="edge") for c in (*stopped, *ended)]
     return np.array(level).reshape(2, len(Ks), -1), np.array(inside), floor_of(noisy)
 
 
