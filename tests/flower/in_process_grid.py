@@ -68,7 +68,7 @@ class InProcessGrid:
         The clients whose nodes do not reply, by index.
     restarted : set of int
         The clients whose nodes have lost the state of the run.
-    asked : list of tuple
+    questions : list of tuple
         The index of the client and the fields of each question.
     sent : list of Sent
         All messages, both ways.
@@ -79,7 +79,7 @@ class InProcessGrid:
         self.fresh = fresh
         self.absent = set()
         self.restarted = set()
-        self.asked = []
+        self.questions = []
         self.sent = []
         self.replies = {}
         self.run_id = next(_RUN_IDS)
@@ -102,7 +102,7 @@ class InProcessGrid:
         for message in messages:
             message.metadata.__dict__["_message_id"] = str(uuid4())
             index = message.metadata.dst_node_id - FIRST_NODE
-            self.asked.append((index, message.content.config_records["fgmp"]))
+            self.questions.append((index, message.content.config_records["fgmp"]))
             arrives = time.monotonic()
             if index in self.absent:
                 reply = Message(Error(1, "its time is over"), reply_to=message)

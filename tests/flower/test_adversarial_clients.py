@@ -225,18 +225,18 @@ def test_silent_client_is_late_and_waited_for_once(awaited):
     result = fgmp.simulate(SPARSE, transport, 4, rng=0)
     assert_adversary_rejected(result, "late", 4)
     assert transport.silent == {FIRST_NODE + ADVERSARY}
-    assert [index for index, _ in transport.grid.asked].count(ADVERSARY) == 2
+    assert [index for index, _ in transport.grid.questions].count(ADVERSARY) == 2
     assert awaited[0] == 6 and set(awaited[1:]) == {5}
 
 
-def test_silent_client_is_asked_again_but_not_waited_for_once_its_question_expires(awaited):
+def test_silent_client_is_polled_again_without_waiting_once_its_question_expires(awaited):
     """As long as it has not replied."""
     transport = transport_to(FEDERATION, deadline=1.0)
     transport.grid.absent.add(ADVERSARY)
     transport.silent.add(FIRST_NODE + ADVERSARY)
     awaited.clear()
     fgmp.simulate(SPARSE, transport, 1, rng=0, history=NO_OBJECTIVE)
-    assert [index for index, _ in transport.grid.asked].count(ADVERSARY) == 2
+    assert [index for index, _ in transport.grid.questions].count(ADVERSARY) == 2
     assert awaited == [5]
 
 

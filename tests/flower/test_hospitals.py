@@ -36,11 +36,11 @@ def main(grid, context):
     while len(nodes := list(grid.get_node_ids())) < 3:
         time.sleep(1)
     replies = grid.send_and_receive([Message(RecordDict(), node, "query") for node in nodes])
-    said = [
+    replied = [
         str(r.content["stolen"]["rows"]) if r.has_content() else r.error.reason for r in replies
     ]
     with open(context.run_config["model"], "w") as file:
-        file.write("|".join(said))
+        file.write("|".join(replied))
 """,
 }
 REFUSED = ["The FAB could not be verified."] * 3

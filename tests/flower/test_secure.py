@@ -113,7 +113,7 @@ def run_killing(trip, killed):
     transport.grid.trip = trip
     transport.grid.killed = killed
     result = run_secure(SPARSE, transport)
-    assert {question["ask"] for _, question in transport.grid.asked} == {"who", "answer"}
+    assert {question["ask"] for _, question in transport.grid.questions} == {"who", "answer"}
     return result
 
 

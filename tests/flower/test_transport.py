@@ -31,10 +31,11 @@ def covering_cases():
     return cases
 
 
-def times_told(transport, client_index):
-    """Return how many questions have told a client the method."""
+def count_method_sent(transport, client_index):
+    """Return how many questions have brought a client the method."""
     return sum(
-        index == client_index and "method" in question for index, question in transport.grid.asked
+        index == client_index and "method" in question
+        for index, question in transport.grid.questions
     )
 
 
@@ -53,11 +54,11 @@ def test_run_over_messages_has_the_bits_of_one_process(federation, method, cohor
 
 @pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize("cohort_size", [None, 2])
-def test_method_is_told_to_each_client_once(cohort_size, fresh):
+def test_method_is_sent_to_each_client_once(cohort_size, fresh):
     """It stays in the state of the run, also if each message has a process of its own."""
     transport = transport_to(SQUARED, fresh=fresh)
     fgmp.simulate(FEDGRADMP, transport, 3, cohort_size, rng=5)
-    assert [times_told(transport, index) for index in range(6)] == [1] * 6
+    assert [count_method_sent(transport, index) for index in range(6)] == [1] * 6
 
 
 @pytest.mark.parametrize(
@@ -74,13 +75,15 @@ def test_aggregator_at_the_server_has_the_bits_of_one_process(aggregator):
     assert_same_run(over_flower, in_process)
 
 
-@pytest.mark.parametrize(("aggregator", "is_asked"), [(fgmp.Median(), True), (NOISE, False)])
-def test_objective_is_asked_unless_there_is_noise(aggregator, is_asked):
+@pytest.mark.parametrize(("aggregator", "is_polled"), [(fgmp.Median(), True), (NOISE, False)])
+def test_objective_is_polled_unless_there_is_noise(aggregator, is_polled):
     """An objective without noise would give away what the noise of the updates hides."""
     transport = transport_to(SQUARED)
     result = fgmp.simulate(FEDGRADMP, transport, 2, 3, rng=5, aggregator=aggregator)
-    assert ("objective" in {question["ask"] for _, question in transport.grid.asked}) == is_asked
-    assert ("objective" in result.history) == is_asked
+    assert (
+        "objective" in {question["ask"] for _, question in transport.grid.questions}
+    ) == is_polled
+    assert ("objective" in result.history) == is_polled
 
 
 def test_secret_of_the_noise_is_in_no_message():
@@ -115,14 +118,14 @@ def test_dictionary_travels_once_to_each_client():
     assert sum("arrays" in sent.content.array_records for sent in transport.grid.sent) == 6
 
 
-def test_node_that_was_restarted_is_told_the_run_again():
+def test_node_that_was_restarted_is_sent_the_run_again():
     """It has lost the state, and says so."""
     transport = transport_to(SQUARED)
     over_flower = fgmp.simulate(
         FEDGRADMP, transport, 3, rng=5, callbacks=lambda run: transport.grid.restarted.add(2)
     )
     assert_same_run(over_flower, fgmp.simulate(FEDGRADMP, SQUARED, 3, rng=5))
-    assert times_told(transport, 2) >= 4
+    assert count_method_sent(transport, 2) >= 4
 
 
 def test_weights_are_those_of_the_rows_unless_equal():
@@ -196,8 +199,10 @@ def test_server_that_starts_again_goes_on_to_the_same_bits(tmp_path):
     transport = transport_to(SQUARED)
     resumed = fgmp.simulate(SHARED_SUPPORT, transport, 6, 3, rng=4, callbacks=fgmp.Checkpoint(path))
     assert_same_run(resumed, fgmp.simulate(SHARED_SUPPORT, SQUARED, 6, 3, rng=4))
-    asked = [question for _, question in transport.grid.asked if question["ask"] == "answer"]
-    assert {question["round"] for question in asked} == {4, 5, 6}
+    questions = [
+        question for _, question in transport.grid.questions if question["ask"] == "answer"
+    ]
+    assert {question["round"] for question in questions} == {4, 5, 6}
 
 
 @pytest.mark.parametrize(

@@ -27,19 +27,19 @@ class AdversarialServerGrid(InProcessGrid):
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        self.told = {}
+        self.false_fields = {}
 
     def reply(self, index, message):
         question = message.content.config_records["fgmp"]
-        if "trip" in question and index in self.told:
-            message.content["fgmp"] = ConfigRecord({**question, **self.told[index]})
+        if "trip" in question and index in self.false_fields:
+            message.content["fgmp"] = ConfigRecord({**question, **self.false_fields[index]})
         return super().reply(index, message)
 
 
-def run_telling(told, threshold=3):
+def run_with_false_fields(false_fields, threshold=3):
     """Return the run of a server that tells clients other weights."""
     transport = transport_to(FEDERATION, grid_class=AdversarialServerGrid, masked_only=True)
-    transport.grid.told = told
+    transport.grid.false_fields = false_fields
     secure = fgmp.SecureSum(threshold=threshold)
     return fgmp.simulate(METHOD, transport, 1, rng=4, aggregator=secure, history=NO_OBJECTIVE)
 
@@ -56,10 +56,10 @@ FALSE_WEIGHTS = [
 ]
 
 
-@pytest.mark.parametrize("told", FALSE_WEIGHTS, ids=str)
-def test_weight_that_is_not_of_its_own_rows_is_refused_by_the_client(told, caplog):
+@pytest.mark.parametrize("false_fields", FALSE_WEIGHTS, ids=str)
+def test_weight_that_is_not_of_its_own_rows_is_refused_by_the_client(false_fields, caplog):
     """It has no part in the sum, which is that of the others."""
-    over_flower = run_telling({VICTIM: told})
+    over_flower = run_with_false_fields({VICTIM: false_fields})
     in_process = fgmp.simulate(
         METHOD,
         fgmp.Faulty(FEDERATION, fgmp.DropOut(clients=[VICTIM])),
@@ -74,23 +74,23 @@ def test_weight_that_is_not_of_its_own_rows_is_refused_by_the_client(told, caplo
 
 def test_weights_of_zero_for_all_but_one_leave_nobody_to_sum():
     """The attack: a sum that is the update of one client."""
-    told = {index: {"weight": float(index == VICTIM)} for index in range(4)}
-    result = run_telling(told, threshold=None)
+    false_fields = {index: {"weight": float(index == VICTIM)} for index in range(4)}
+    result = run_with_false_fields(false_fields, threshold=None)
     assert not result.x.any()
     assert result.rejected == {"missing": 4}
 
 
 @pytest.mark.parametrize(
-    "told",
+    "false_fields",
     [
         {"weight": 0.5, "total": 2 * len(ROWS[VICTIM])},
         {"by": "equal", "weight": 0.25, "total": 4},
     ],
     ids=["total", "kind"],
 )
-def test_client_that_is_told_another_total_has_other_masks(told):
+def test_client_with_another_total_has_other_masks(false_fields):
     """Each client believes its own weight, and the sum is noise: what they believe does not fit."""
-    result = run_telling({VICTIM: told})
+    result = run_with_false_fields({VICTIM: false_fields})
     assert not result.x.any()
     assert result.rejected == {"malformed": 4}
 

@@ -182,7 +182,7 @@ def test_report_of_a_client_has_what_the_table_names():
     assert reports == [{"rows", "features", "dtype", "key"}] * 5
 
 
-def test_share_of_a_client_is_told_to_nobody_else():
+def test_share_of_a_client_is_sent_to_nobody_else():
     """Each client learns its own share of the weight, and the total."""
     for sent in secure_run("models").sent:
         others = [SHARES[i] for i in CLIENTS if i != sent.client_index]
@@ -199,13 +199,13 @@ def test_reply_under_masks_has_texts_and_a_masked_vector_only():
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 def test_run_that_ends_badly_asks_nobody_in_the_open():
-    """What is said at its end of a rise is computed of sums, too."""
+    """The warning of a rise, at its end, is made of sums, too."""
     transport = transport_to(federation())
     diverging = fgmp.FedAvg(learning_rate=2.0)
     result = fgmp.simulate(diverging, transport, 3, rng=4, aggregator=SECURE)
     assert result.history["objective"][-1] > result.history["objective"][0]
-    asked = [question for _, question in transport.grid.asked if question["ask"] != "who"]
-    assert all("trip" in question for question in asked)
+    questions = [question for _, question in transport.grid.questions if question["ask"] != "who"]
+    assert all("trip" in question for question in questions)
 
 
 WORDS = "could not convert '7345.25 Smith'"
