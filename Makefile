@@ -19,7 +19,13 @@ BIN := .venv/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(CONSTRAINTS)
 BOOK := $(CURDIR)/.venv/bin/python -m book
 FLOWER_NOTEBOOKS := $(wildcard notebooks/19_*.ipynb)
-NOTEBOOKS := $(filter-out $(FLOWER_NOTEBOOKS),$(wildcard notebooks/[0-9][0-9]_*.ipynb))
+# What takes longest begins first, so that two workers end together.
+LONGEST := $(foreach number,03 02 09 01 11 12,$(wildcard notebooks/$(number)_*.ipynb))
+NOTEBOOKS := $(LONGEST) $(filter-out $(LONGEST) $(FLOWER_NOTEBOOKS),$(wildcard notebooks/[0-9][0-9]_*.ipynb))
+LONGEST_OF_FLOWER := tests/flower/test_hospitals.py tests/flower/test_fitting.py
+FLOWER_TESTS := $(LONGEST_OF_FLOWER) $(filter-out $(LONGEST_OF_FLOWER),$(wildcard tests/flower/test_*.py))
+# A worker takes one file after another, in the order that is given.
+BY_FILE := -n 2 --dist loadscope --no-loadscope-reorder
 
 # One thread each, because notebooks run side by side and sums must not depend on the number of cores.
 export OMP_NUM_THREADS := 1
@@ -55,14 +61,14 @@ test: .venv/tests  ## lint, types, unit tests, then every notebook against its c
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	MPLBACKEND=agg $(BIN)/python -m pytest -n 3 tests --ignore tests/flower
-	$(if $(NOTEBOOKS),JOBLIB_MULTIPROCESSING=0 $(BIN)/python -m pytest -n 2 --dist loadscope \
+	$(if $(NOTEBOOKS),JOBLIB_MULTIPROCESSING=0 $(BIN)/python -m pytest $(BY_FILE) \
 	  --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg $(NOTEBOOKS))
 
 structure: .venv/tests  ## print the reading path, and of each file what is long, packed or untyped; check the layers
 	$(BIN)/python tools/structure.py
 
 test-flower: .venv/engine  ## every test of federation on Flower, and the notebook of it
-	FGMP_FLOWER=1 MPLBACKEND=agg $(BIN)/python -m pytest -n 2 --dist loadscope tests/flower
+	FGMP_FLOWER=1 MPLBACKEND=agg $(BIN)/python -m pytest $(BY_FILE) $(FLOWER_TESTS)
 	$(BIN)/python -m pytest \
 	  --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg $(FLOWER_NOTEBOOKS)
 

@@ -185,6 +185,7 @@ print("relative errors:", ", ".join(f"{error:.3g}" for error in result.history["
 fed = federation(3, seed=0)
 print(f"oracle: relative error {pooled_error(fed, np.flatnonzero(fed.truth)):.3g}")
 
+
 # %% [markdown]
 # ## A learning rate for every rival
 #
@@ -193,10 +194,15 @@ print(f"oracle: relative error {pooled_error(fed, np.flatnonzero(fed.truth)):.3g
 # also try some larger rates, to see whether the best rate lies inside the grid or at its end.
 
 # %%
+def errors_every(rounds):
+    """Relative errors without objectives, which take a pass over all rows."""
+    return fgmp.History(every=rounds, objective_on=0)
+
+
 tunings = {}
 for figure in SETTINGS:
     feds = [federation(figure, seed) for seed in tuning_seeds]
-    options = dict(federation=feds, rounds=tuning_rounds, history=fgmp.History(every=5), rng=0, workers=cpu_count())
+    options = dict(federation=feds, rounds=tuning_rounds, history=errors_every(5), rng=0, workers=cpu_count())
     for name in rivals:
         with parallel_config(backend="threading"):
             make, grid = partial(rival, figure, name), {"learning_rate": rates + more_rates}
@@ -272,7 +278,7 @@ for figure in SETTINGS:
         fed = federation(figure, seed)
         oracle[figure, seed] = pooled_error(fed, np.flatnonzero(fed.truth))
         for name, method in {"FedGradMP": fedgradmp(figure), **racing}.items():
-            runs[figure, name, seed] = fgmp.simulate(method, fed, shown_rounds, rng=seed)
+            runs[figure, name, seed] = fgmp.simulate(method, fed, shown_rounds, rng=seed, history=errors_every(1))
 
 
 # %% [markdown]
@@ -479,7 +485,7 @@ jobs = [(figure, rate, seed) for figure, rate in sorted(variants, key=str) if ra
 # %%
 def long_run(figure, rate, seed):
     method = rival(figure, runner_up, rate)
-    return fgmp.simulate(method, federation(figure, seed), long_rounds, rng=seed, history=fgmp.History(every=5)).history
+    return fgmp.simulate(method, federation(figure, seed), long_rounds, rng=seed, history=errors_every(5)).history
 
 
 longer = dict(zip(jobs, each(long_run, jobs), strict=True))

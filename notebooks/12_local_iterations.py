@@ -128,11 +128,30 @@ for K in (Ks[0], Ks[-1]):
 # least squares on the true support. FedGradMP would give that if every client were told the support.
 
 # %%
-def one_more_round(fed, K, state, seed):
-    rng = np.random.default_rng(seed)
-    models = np.array([method(K).client_update(client, state, rng).dense() for client in fed.clients])
-    wrong = ((models != 0) != (fed.truth != 0)).any(axis=1)
-    return np.sqrt(np.mean(np.sum((models - fed.truth) ** 2, axis=1))), wrong.mean()
+class KeptAnswers(fgmp.Aggregator):
+    """The mean, as by default, and the answers of the clients of which it was made last."""
+
+    def __call__(self, updates):
+        self.answers = updates.rows()
+        return updates.mean()
+
+
+# %%
+ERRORS = fgmp.History(objective_on=0)  # without objectives, which take a pass over all rows
+
+
+def noiseless_curve(fed, K, seed):
+    stop = fgmp.stop_at(reached)
+    return fgmp.simulate(method(K), fed, rounds, rng=seed, history=ERRORS, callbacks=stop).history["relative_error"]
+
+
+# %%
+def one_more_round(fed, K, seed):
+    kept = KeptAnswers()
+    run = fgmp.simulate(method(K), fed, rounds + 1, rng=seed, history=ERRORS, aggregator=kept)
+    wrong = ((kept.answers != 0) != (fed.truth != 0)).any(axis=1)
+    one_client = np.sqrt(np.mean(np.sum((kept.answers - fed.truth) ** 2, axis=1)))
+    return run.history["relative_error"][:-1], (one_client, wrong.mean())
 
 
 # %%
@@ -145,11 +164,9 @@ def floor_of(fed):
 # %%
 def experiment(seed):
     clean, noisy = federation(seed), federation(seed, noise_variance)
-    stopped = [fgmp.simulate(method(K), clean, rounds, rng=seed, callbacks=fgmp.stop_at(reached)) for K in Ks]
-    ended = [fgmp.simulate(method(K), noisy, rounds, rng=seed) for K in Ks]
-    inside = [one_more_round(noisy, K, run.state, seed) for K, run in zip(Ks, ended, strict=True)]
-    curves = [run.history["relative_error"] for run in stopped + ended]
-    level = [np.pad(c, (0, rounds + 1 - len(c)), mode="edge") for c in curves]
+    stopped = [noiseless_curve(clean, K, seed) for K in Ks]
+    ended, inside = zip(*(one_more_round(noisy, K, seed) for K in Ks), strict=True)
+    level = [np.pad(c, (0, rounds + 1 - len(c)), mode="edge") for c in (*stopped, *ended)]
     return np.array(level).reshape(2, len(Ks), -1), np.array(inside), floor_of(noisy)
 
 

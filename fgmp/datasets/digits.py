@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -155,14 +156,7 @@ def _deal_digits(
     new order each time, and draw a digit of the class that their shares choose among those that
     are left.
     """
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise ImportError(
-            "The embedded digits come with scikit-learn: pip install scikit-learn"
-        ) from error
-
-    images, labels = load_digits(return_X_y=True)
+    pixels, labels = _embedded_digits()
     n_clients = n_train + n_test
     if n_clients * n_samples > len(labels):
         raise ValueError(
@@ -180,8 +174,24 @@ def _deal_digits(
             digit_class = _draw_class(shares[client], n_left, generator)
             n_left[digit_class] -= 1
             dealt[client, turn] = piles[digit_class][n_left[digit_class]]
-    pixels = (images / 16).astype(np.float32)
     return {f"client {i}": Hand(pixels[rows], labels[rows]) for i, rows in enumerate(dealt)}
+
+
+@cache
+def _embedded_digits() -> Hand:
+    """Return the digits of scikit-learn, whose file is read once; nobody may write to them."""
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ImportError(
+            "The embedded digits come with scikit-learn: pip install scikit-learn"
+        ) from error
+
+    images, labels = load_digits(return_X_y=True)
+    digits = Hand((images / 16).astype(np.float32), labels)
+    for array in digits:
+        array.flags.writeable = False
+    return digits
 
 
 def _draw_class(shares: Array, n_left: Array, generator: np.random.Generator) -> int:

@@ -1,47 +1,73 @@
-"""One session of the simulation engine: methods, losses and masks, to the same bits as in one process."""
+"""One session of Flower's simulation engine: methods, losses and masks, in the bits of one process."""
 
 import warnings
 
+import pytest
+from flower_cases import LOGISTIC, METHODS, SOFTMAX, SQUARED
 from flwr.supercore import telemetry
-from here import assert_same_run, loader
-from test_channel import ANY, LOGISTIC, SOFTMAX, SQUARED
+from in_process_grid import assert_same_run, load_from
 
 import fgmp
 from fgmp.flower import OverFlower, client_app, on_engine
 
-PROBLEMS = {"squared": SQUARED.subset([0, 1, 2]), "logistic": LOGISTIC, "softmax": SOFTMAX}
-RUNS = [
-    *({"method": method} for method in (ANY[0], *ANY[3:9:2])),
-    {"method": ANY[0], "aggregator": fgmp.SecureSum()},
-]
+FEDERATIONS = {"squared": SQUARED.subset([0, 1, 2]), "logistic": LOGISTIC, "softmax": SOFTMAX}
+RUNS = {
+    **{
+        name: {"method": METHODS[name]}
+        for name in ("FedGradMP", "Newton on a support", "FedHT", "FedMid")
+    },
+    "secure sums": {"method": METHODS["FedGradMP"], "aggregator": fgmp.SecureSum()},
+}
 PLAN = {"rounds": 2, "cohort_size": 2, "rng": 7}
+
+# Ray starts its processes while the first question is open: a machine may be busy.
+PATIENCE = 600.0
 
 
 def load(context, settings):
-    return loader(PROBLEMS[settings["loss"]])(context, settings)
+    """Return the rows of a client in the federation that the settings name."""
+    return load_from(FEDERATIONS[settings["federation"]])(context, settings)
 
 
 def serve(grid):
-    transports = [
-        OverFlower(grid, each.loss, 3, settings={"loss": loss}) for loss, each in PROBLEMS.items()
-    ]
-    return [
-        fgmp.simulate(clients=transport, **run, **PLAN) for transport in transports for run in RUNS
-    ]
+    """Run every method on every federation, and return the results by their names."""
+    results = {}
+    for name, federation in FEDERATIONS.items():
+        transport = OverFlower(
+            grid,
+            federation.loss,
+            3,
+            settings={"federation": name},
+            wait_for=PATIENCE,
+            deadline=PATIENCE,
+        )
+        for run, options in RUNS.items():
+            results[name, run] = fgmp.simulate(clients=transport, **options, **PLAN)
+    return results
 
 
-def test_the_same_bits_as_in_one_process_and_no_telemetry(monkeypatch):
-    monkeypatch.setattr(
-        telemetry, "FLWR_TELEMETRY_ENABLED", "1"
-    )  # as where Flower was imported before
-    monkeypatch.setattr(telemetry, "TELEMETRY_EVENTS_URL", "http://127.0.0.1:9")
-    with warnings.catch_warnings(action="ignore"):
-        there = on_engine(serve, client_app(load), 3)
-        here = [
-            fgmp.simulate(clients=federation, **run, **PLAN)
-            for federation in PROBLEMS.values()
-            for run in RUNS
-        ]
-    for one, other in zip(there, here, strict=True):
-        assert_same_run(one, other)
-    assert telemetry.FLWR_TELEMETRY_ENABLED == "0"
+@pytest.fixture(scope="module")
+def session():
+    """The results of one session on the engine, and what is left of the telemetry."""
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(action="ignore"):
+        # As if Flower had been imported before, with its telemetry on.
+        patch.setattr(telemetry, "FLWR_TELEMETRY_ENABLED", "1")
+        patch.setattr(telemetry, "TELEMETRY_EVENTS_URL", "http://127.0.0.1:9")
+        results = on_engine(serve, client_app(load), 3)
+        return results, telemetry.FLWR_TELEMETRY_ENABLED
+
+
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("federation", FEDERATIONS)
+def test_run_on_the_engine_has_the_bits_of_one_process(federation, run, session):
+    """The clients are in processes of Ray, which the method and the rows travel to."""
+    results, _ = session
+    in_process = fgmp.simulate(clients=FEDERATIONS[federation], **RUNS[run], **PLAN)
+    assert_same_run(results[federation, run], in_process)
+
+
+def test_session_on_the_engine_switches_telemetry_off(session):
+    """Also if Flower has read the variable of the environment before."""
+    _, is_enabled = session
+    assert is_enabled == "0"

@@ -1,4 +1,4 @@
-"""The estimators over Flower: the model of one process, bit for bit, from sites that show what they are asked for."""
+"""The estimators over Flower: the model of one process, bit for bit, from tables of many clients."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from here import Here
+from in_process_grid import InProcessGrid, grid_of_tables
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 
@@ -15,158 +15,260 @@ from fgmp.estimators.client_sums import Moments
 from fgmp.flower import fit_over, table_app
 from fgmp.serialization import to_json
 
-CANCER, DIABETES = load_breast_cancer(return_X_y=True), load_diabetes(return_X_y=True)
+pytestmark = pytest.mark.filterwarnings("ignore:the rounds ran out", "ignore::fgmp.AdviceWarning")
+
+CANCER = load_breast_cancer(return_X_y=True)
+DIABETES = load_diabetes(return_X_y=True)
 IRIS = load_iris(return_X_y=True)
-CASES = [
-    (fgmp.FedGradMPClassifier(5, random_state=0), *CANCER),
-    (fgmp.FedGradMPClassifier("cv", sparsities=[2, 5, 12], n_folds=3, random_state=0), *CANCER),
-    (fgmp.FedGradMPClassifier("all"), *CANCER),
-    (fgmp.FedGradMPClassifier(4, method="fedgradmp", batch_size=30, random_state=1), *CANCER),
-    (fgmp.FedGradMPClassifier(2, fit_intercept=False), *IRIS),
-    (fgmp.FedGradMPClassifier(5, secure=True, rounds=3), *CANCER),
-    (fgmp.FedGradMPRegressor("cv", secure=True, random_state=0), DIABETES[0], 1e5 * DIABETES[1]),
-    (fgmp.FedGradMPRegressor("cv", fit_intercept="per_group", random_state=2), *DIABETES),
-    (fgmp.FedGradMPRegressor(3, secure=True), 1e6 + DIABETES[0], DIABETES[1]),
-    (
+IS_LARGE = CANCER[0][:, 0] > np.median(CANCER[0][:, 0])
+
+FITS = {
+    "classifier": (fgmp.FedGradMPClassifier(5, random_state=0), *CANCER),
+    "classifier by cross-validation": (
+        fgmp.FedGradMPClassifier("cv", sparsities=[2, 5, 12], n_folds=3, random_state=0),
+        *CANCER,
+    ),
+    "classifier of all features": (fgmp.FedGradMPClassifier("all"), *CANCER),
+    "classifier by FedGradMP": (
+        fgmp.FedGradMPClassifier(4, method="fedgradmp", batch_size=30, random_state=1),
+        *CANCER,
+    ),
+    "three classes": (fgmp.FedGradMPClassifier(2, fit_intercept=False), *IRIS),
+    "secure classifier": (fgmp.FedGradMPClassifier(5, secure=True, rounds=3), *CANCER),
+    "secure regressor by cross-validation": (
+        fgmp.FedGradMPRegressor("cv", n_folds=2, secure=True, random_state=0),
+        DIABETES[0],
+        1e5 * DIABETES[1],
+    ),
+    "regressor by cross-validation, intercepts per group": (
+        fgmp.FedGradMPRegressor("cv", n_folds=2, fit_intercept="per_group", random_state=2),
+        *DIABETES,
+    ),
+    "secure regressor, means far from zero": (
+        fgmp.FedGradMPRegressor(3, secure=True),
+        1e6 + DIABETES[0],
+        DIABETES[1],
+    ),
+    "secure regressor, intercepts per group": (
         fgmp.FedGradMPRegressor(3, secure=True, fit_intercept="per_group"),
         DIABETES[0],
         1e8 + DIABETES[1],
     ),
-    (fgmp.FedGradMPClassifier(2, C=np.inf), *CANCER),
-    (fgmp.FedGradMPClassifier(2, C=1e6), CANCER[0], CANCER[0][:, 0] > np.median(CANCER[0][:, 0])),
-    (fgmp.FedGradMPRegressor(4, standardize=False, polish=False, C=10.0), *DIABETES),
-]
-quiet = pytest.mark.filterwarnings("ignore:the rounds ran out", "ignore::fgmp.AdviceWarning")
+    "classifier without ridge": (fgmp.FedGradMPClassifier(2, C=np.inf), *CANCER),
+    "classifier of rows nearly separated": (
+        fgmp.FedGradMPClassifier(2, C=1e6),
+        CANCER[0],
+        IS_LARGE,
+    ),
+    "regressor without units and refit": (
+        fgmp.FedGradMPRegressor(4, standardize=False, polish=False, C=10.0),
+        *DIABETES,
+    ),
+}
 
 
-def sites_of(X, y, groups, **options):
-    """A grid of nodes, each with a table of its own."""
-
-    def read(context, columns):
-        own = groups == context.node_config["partition-id"]
-        return X[own], y[own]
-
-    return Here([table_app(read, **options) for _ in np.unique(groups)])
+def names_of(n_columns):
+    """Return names of columns."""
+    return [f"x{j}" for j in range(n_columns)]
 
 
-@quiet
-@pytest.mark.parametrize(
-    "estimator, X, y", CASES, ids=lambda one: repr(one)[:60] if hasattr(one, "fit") else ""
-)
-def test_the_model_over_flower_is_that_of_one_process(estimator, X, y):
-    groups, told = np.random.default_rng(0).permutation(len(y)) % 4, []
-    classes = np.unique(y).tolist() if isinstance(estimator, fgmp.FedGradMPClassifier) else None
-    grid = sites_of(X, y, groups, masked_only=estimator.secure)
-    there = fit_over(
+def silently(line):
+    """Report nothing of a fit."""
+
+
+def fit_both(estimator, X, y, groups, report=silently, **options):
+    """Return the estimator fitted over Flower, and in one process."""
+    n_clients = len(np.unique(groups))
+    is_classifier = isinstance(estimator, fgmp.FedGradMPClassifier)
+    over_flower = fit_over(
         estimator,
-        grid,
-        4,
-        [f"x{j}" for j in range(X.shape[1])],
-        classes=classes,
-        report=told.append,
+        grid_of_tables(X, y, groups, masked_only=estimator.secure, **options),
+        n_clients,
+        names_of(X.shape[1]),
+        classes=np.unique(y).tolist() if is_classifier else None,
+        sparse=sparse.issparse(X),
+        report=report,
     )
-    here = estimator.fit(X, y, groups=groups)
-    np.testing.assert_array_equal(there.coef_, here.coef_)
-    np.testing.assert_array_equal(there.intercept_, here.intercept_)
-    assert (there.sparsity_, there.method_, there.n_iter_) == (
-        here.sparsity_,
-        here.method_,
-        here.n_iter_,
-    )
-    for name in ("round", "bytes_up", "bytes_down"):
-        np.testing.assert_array_equal(there.history_[name], here.history_[name], err_msg=name)
-    if hasattr(here, "cv_"):
-        np.testing.assert_array_equal(there.cv_.table["score"], here.cv_.table["score"])
-    if hasattr(here, "intercepts_"):
-        assert list(there.intercepts_.values()) == list(here.intercepts_.values())
-    assert there.feature_names_in_[0] == "x0" and there.groups_.tolist() == [
-        f"client {k}" for k in range(4)
-    ]
-    rounds = [line for line in told if "round" in line]
-    assert len(rounds) >= here.n_iter_ and bool(rounds) == (estimator.sparsity != "all")
-    assert told[0] == "sums for common units" and not there.missing_.size
+    return over_flower, estimator.fit(X, y, groups=groups)
 
 
-def test_a_process_of_a_site_knows_the_methods_of_a_fit():
+@pytest.fixture(scope="module")
+def fits():
+    """Return a function that fits a case of `FITS`, once for all tests: both models and reports."""
+    kept = {}
+
+    def fit(name):
+        if name not in kept:
+            estimator, X, y = FITS[name]
+            groups = np.random.default_rng(0).permutation(len(y)) % 4
+            lines = []
+            kept[name] = *fit_both(estimator, X, y, groups, lines.append), lines
+        return kept[name]
+
+    return fit
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_model_over_flower_has_the_bits_of_one_process(name, fits):
+    """Coefficients, intercepts, and how they were found."""
+    over_flower, in_process, _ = fits(name)
+    np.testing.assert_array_equal(over_flower.coef_, in_process.coef_)
+    np.testing.assert_array_equal(over_flower.intercept_, in_process.intercept_)
+    assert over_flower.sparsity_ == in_process.sparsity_
+    assert over_flower.method_ == in_process.method_
+    assert over_flower.n_iter_ == in_process.n_iter_
+    if hasattr(in_process, "cv_"):
+        scores = over_flower.cv_.table["score"]
+        np.testing.assert_array_equal(scores, in_process.cv_.table["score"])
+    if hasattr(in_process, "intercepts_"):
+        assert [*over_flower.intercepts_.values()] == [*in_process.intercepts_.values()]
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_bytes_over_flower_are_those_of_one_process(name, fits):
+    """Round by round."""
+    over_flower, in_process, _ = fits(name)
+    for column in ("round", "bytes_up", "bytes_down"):
+        np.testing.assert_array_equal(
+            over_flower.history_[column], in_process.history_[column], err_msg=column
+        )
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_fit_over_flower_names_columns_and_clients(name, fits):
+    """Columns as the server gave them, clients by their index if they report no name."""
+    over_flower, _, _ = fits(name)
+    assert over_flower.feature_names_in_[0] == "x0"
+    assert over_flower.groups_.tolist() == [f"client {index}" for index in range(4)]
+    assert not over_flower.missing_.size
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_fit_over_flower_reports_its_stages_and_rounds(name, fits):
+    """A line for each round at least, unless all features are in the model."""
+    _, in_process, lines = fits(name)
+    rounds = [line for line in lines if "round" in line]
+    assert lines[0] == "sums for common units"
+    assert len(rounds) >= in_process.n_iter_
+    assert bool(rounds) == (FITS[name][0].sparsity != "all")
+
+
+def test_fit_with_a_process_for_each_message_has_the_bits_of_one_process():
+    """Each process has the state of the run alone, through all stages with the refit."""
+    groups = np.arange(len(CANCER[1])) % 3
+    estimator = fgmp.FedGradMPClassifier(5, rounds=2, random_state=0)
+    over_flower, in_process = fit_both(estimator, *CANCER, groups, fresh=True)
+    np.testing.assert_array_equal(over_flower.coef_, in_process.coef_)
+
+
+def test_process_of_a_client_knows_the_methods_of_a_fit():
+    """They are read from JSON by a process that has imported `fgmp.flower` alone."""
     sums = Moments(3, "mean", masked=True)
-    code = f"import fgmp.flower, fgmp.serialization as wire; print(wire.from_json({to_json(sums)[0]!r}))"
+    code = (
+        "import fgmp.flower, fgmp.serialization as wire; "
+        f"print(wire.from_json({to_json(sums)[0]!r}))"
+    )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == f"{sums}\n"
 
 
-@quiet
-def test_a_sparse_table_stays_sparse():
-    X, y = sparse.random_array((120, 300), density=0.05, rng=0, format="csr"), np.arange(120) % 2
-    groups = np.arange(120) % 3
-    there = fit_over(
-        fgmp.FedGradMPClassifier(4),
-        sites_of(X, y, groups),
-        3,
-        range(300),
-        classes=[0, 1],
-        sparse=True,
-    )
-    np.testing.assert_array_equal(there.coef_, fgmp.FedGradMPClassifier(4).fit(X, y, groups).coef_)
+def test_sparse_table_has_the_bits_of_one_process():
+    """It stays sparse at the clients, as it does in one process."""
+    X = sparse.random_array((120, 300), density=0.05, rng=0, format="csr")
+    estimator = fgmp.FedGradMPClassifier(4)
+    over_flower, in_process = fit_both(estimator, X, np.arange(120) % 2, np.arange(120) % 3)
+    np.testing.assert_array_equal(over_flower.coef_, in_process.coef_)
 
 
-@quiet
-def test_who_is_missing_is_said_by_name():
+@pytest.fixture(scope="module")
+def fit_with_a_client_that_leaves():
+    """The model of three named clients, of which one leaves after the first round; the reports."""
     X, y = CANCER
-    groups, told = np.arange(len(y)) % 3, []
-    grid = sites_of(X, y, groups)
+    grid = grid_of_tables(X, y, np.arange(len(y)) % 3)
     for context, name in zip(grid.contexts, ("north", "coast", "valley"), strict=True):
         context.node_config["name"] = name
+    lines = []
 
     def report(line):
-        told.append(line)
-        grid.gone |= {2} if "round 1:" in line else set()
+        lines.append(line)
+        if "round 1:" in line:
+            grid.absent.add(2)
 
-    model = fit_over(
-        fgmp.FedGradMPClassifier(3), grid, 3, range(30), classes=[0, 1], report=report, deadline=0.3
-    )
-    assert model.groups_.tolist() == ["north", "coast"] and model.missing_.tolist() == ["valley"]
-    rounds = [line for line in told if ", round " in line]
-    assert "missing" not in rounds[1] and rounds[1].startswith("all rows, round 1: loss 0.")
-    assert rounds[2].startswith("rows of 2 of 3 sites, round 2: loss 0.") and rounds[2].endswith(
-        "; missing: valley"
-    )
-    assert (
-        told[0] == "sums for common units"
-        and "Newton steps on the features that were found" in told
-    )
+    estimator = fgmp.FedGradMPClassifier(3)
+    model = fit_over(estimator, grid, 3, names_of(30), classes=[0, 1], report=report, deadline=0.3)
+    return model, lines
+
+
+def test_client_that_leaves_is_missing_by_name(fit_with_a_client_that_leaves):
+    """The model is of the groups that stayed."""
+    model, _ = fit_with_a_client_that_leaves
+    assert model.groups_.tolist() == ["north", "coast"]
+    assert model.missing_.tolist() == ["valley"]
     assert model.history_["rejected"][-1] > 0
 
 
-def test_what_does_not_fit_is_said():
+def test_report_of_a_round_names_who_is_missing(fit_with_a_client_that_leaves):
+    """From the round on in which a client left."""
+    _, lines = fit_with_a_client_that_leaves
+    rounds = [line for line in lines if ", round " in line]
+    assert rounds[1].startswith("all rows, round 1: loss 0.") and "missing" not in rounds[1]
+    assert rounds[2].startswith("rows of 2 of 3 sites, round 2: loss 0.")
+    assert rounds[2].endswith("; missing: valley")
+    assert lines[0] == "sums for common units"
+    assert "Newton steps on the features that were found" in lines
+
+
+CLASSIFIER = fgmp.FedGradMPClassifier(3)
+REFUSED = {
+    "no classes": (CLASSIFIER, 30, None, "expected at least two labels for a classifier"),
+    "classes of numbers": (fgmp.FedGradMPRegressor(3), 30, [0, 1], "and None for a regressor"),
+    "a method": (
+        fgmp.FedGradMP(3),
+        30,
+        None,
+        "expected a FedGradMPClassifier or FedGradMPRegressor",
+    ),
+    "too few names": (
+        CLASSIFIER,
+        29,
+        [0, 1],
+        "features has 29 names; the sites have 30 columns",
+    ),
+    "weights of classes": (
+        fgmp.FedGradMPClassifier(3, class_weight="balanced"),
+        30,
+        [0, 1],
+        "class_weight is 'balanced'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_argument_of_a_fit_that_does_not_fit_is_named(name):
+    """With what came and what was expected."""
+    estimator, n_names, classes, words = REFUSED[name]
     X, y = CANCER
-    groups, names, some = (
-        np.arange(len(y)) % 3,
-        [f"x{j}" for j in range(30)],
-        fgmp.FedGradMPClassifier(3),
-    )
-    for estimator, features, classes, words in (
-        (some, names, None, "expected at least two labels for a classifier"),
-        (fgmp.FedGradMPRegressor(3), names, [0, 1], "and None for a regressor"),
-        (fgmp.FedGradMP(3), names, None, "expected a FedGradMPClassifier or FedGradMPRegressor"),
-        (some, names[1:], [0, 1], "features has 29 names; the sites have 30 columns"),
-        (
-            fgmp.FedGradMPClassifier(3, class_weight="balanced"),
-            names,
-            [0, 1],
-            "class_weight is 'balanced'",
-        ),
-    ):
-        with pytest.raises(ValueError, match=words):
-            fit_over(estimator, sites_of(X, y, groups), 3, features, classes=classes)
-    for classes, sites in (
-        ([1, 2], groups),
-        ([0, 1], np.where(np.arange(len(y)) < 3, 2, np.arange(len(y)) % 2)),
-    ):
-        with pytest.raises(TimeoutError), pytest.warns(fgmp.AdviceWarning, match="turned away"):
-            fit_over(some, sites_of(X, y, sites), 3, names, classes=classes, wait_for=0.1)
+    grid = grid_of_tables(X, y, np.arange(len(y)) % 3)
+    with pytest.raises(ValueError, match=words):
+        fit_over(estimator, grid, 3, names_of(n_names), classes=classes)
+
+
+@pytest.mark.parametrize("fault", ["other classes", "few rows"])
+def test_client_whose_table_does_not_fit_is_turned_away(fault):
+    """It has labels that the server does not know, or fewer rows than may leave it."""
+    X, y = CANCER
+    groups = np.arange(len(y)) % 3
+    classes = [1, 2] if fault == "other classes" else [0, 1]
+    if fault == "few rows":
+        groups = np.where(np.arange(len(y)) < 3, 2, np.arange(len(y)) % 2)
+    grid = grid_of_tables(X, y, groups)
+    with pytest.raises(TimeoutError), pytest.warns(fgmp.AdviceWarning, match="turned away"):
+        fit_over(CLASSIFIER, grid, 3, names_of(30), classes=classes, wait_for=0.1)
 
 
 NUMBERS = np.random.default_rng(3).integers(0, 100, (90, 6))
 TARGETS = (NUMBERS @ np.arange(6) % 41).astype(float)
+THIRDS = np.arange(90) % 3
+REGRESSOR = fgmp.FedGradMPRegressor(3, rounds=3)
 TABLES = {
     "bool": NUMBERS % 2 == 1,
     **{kind: NUMBERS.astype(kind) for kind in ("int8", "uint8", "int16", "int64", "object")},
@@ -175,89 +277,95 @@ TABLES = {
     "sparse float32": sparse.csr_array(NUMBERS % 3, dtype=np.float32),
 }
 
-
-@quiet
-@pytest.mark.parametrize("kind", TABLES)
-@pytest.mark.parametrize("kind_of_targets", ["float64", "float32", "int64"])
-def test_a_table_of_any_kind_of_number_has_the_bits_of_one_process(kind, kind_of_targets):
-    """What float32 holds stays float32, everything else that is a number becomes float64, and so it does here."""
-    X, y, groups = TABLES[kind], TARGETS.astype(kind_of_targets), np.arange(90) % 3
-    some, names = fgmp.FedGradMPRegressor(3, rounds=3), [f"x{j}" for j in range(6)]
-    there = fit_over(
-        some, sites_of(X, y, groups), 3, names, sparse=sparse.issparse(X), report=lambda line: None
-    )
-    here = fgmp.FedGradMPRegressor(3, rounds=3).fit(X, y, groups)
-    np.testing.assert_array_equal(there.coef_, here.coef_)
-    assert there.intercept_ == here.intercept_
+# Every kind of table with targets in double precision, and every kind of target with a table of
+# either precision.
+PRECISIONS = [
+    *((kind, "float64") for kind in TABLES),
+    *((kind, targets) for kind in ("float32", "float64") for targets in ("float32", "int64")),
+]
 
 
-@quiet
-def test_sites_of_different_precision_have_the_bits_of_one_table():
-    groups, y = np.arange(90) % 3, TARGETS
-    tables = [TABLES["float32"], TABLES["float32"].astype(np.float64), TABLES["float32"]]
+@pytest.mark.parametrize(("kind", "kind_of_targets"), PRECISIONS)
+def test_table_of_any_kind_of_number_has_the_bits_of_one_process(kind, kind_of_targets):
+    """What float32 holds stays float32, and every other number becomes float64, as there."""
+    targets = TARGETS.astype(kind_of_targets)
+    over_flower, in_process = fit_both(REGRESSOR, TABLES[kind], targets, THIRDS)
+    np.testing.assert_array_equal(over_flower.coef_, in_process.coef_)
+    assert over_flower.intercept_ == in_process.intercept_
+
+
+def test_clients_of_different_precision_have_the_bits_of_one_table():
+    """It is in the precision of the more precise ones."""
+    single = TABLES["float32"]
+    double = single.astype(np.float64)
 
     def read(context, columns):
-        place = context.node_config["partition-id"]
-        return tables[place][groups == place], y[groups == place]
+        index = context.node_config["partition-id"]
+        table = double if index == 1 else single
+        return table[index == THIRDS], TARGETS[index == THIRDS]
 
-    grid = Here([table_app(read) for _ in range(3)])
-    some = fgmp.FedGradMPRegressor(3, rounds=3)
-    there = fit_over(some, grid, 3, [f"x{j}" for j in range(6)], report=lambda line: None)
-    np.testing.assert_array_equal(there.coef_, some.fit(tables[1], y, groups).coef_)
+    grid = InProcessGrid([table_app(read) for _ in range(3)])
+    over_flower = fit_over(REGRESSOR, grid, 3, names_of(6), report=silently)
+    np.testing.assert_array_equal(over_flower.coef_, REGRESSOR.fit(double, TARGETS, THIRDS).coef_)
 
 
-@quiet
 @pytest.mark.parametrize(
-    "error", [KeyError("x3"), KeyError("['x3'] not in index"), KeyError("7345.25 Smith")]
+    ("error", "is_named"),
+    [
+        (KeyError("x3"), True),
+        (KeyError("['x3'] not in index"), True),
+        (KeyError("7345.25 Smith"), False),
+    ],
 )
-def test_a_missing_column_is_named_by_the_name_that_the_server_has_for_it(error):
-    """And nothing else of an error is: words of a site may be its data."""
+def test_missing_column_is_named_by_the_name_of_the_server(error, is_named):
+    """Nothing else of an error leaves a client: its words may be data."""
 
     def read(context, columns):
         if context.node_config["partition-id"] == 1:
             raise error
         return NUMBERS.astype(float), TARGETS
 
-    grid = Here([table_app(read) for _ in range(3)])
+    grid = InProcessGrid([table_app(read) for _ in range(3)])
     with (
         pytest.warns(fgmp.AdviceWarning, match="clients turned away") as caught,
         pytest.raises(TimeoutError),
     ):
-        fit_over(fgmp.FedGradMPRegressor(3), grid, 3, [f"x{j}" for j in range(6)], wait_for=0.1)
-    said = " ".join(str(each.message) for each in caught)
-    named = "columns missing at the site" in said and "x3" in said
-    assert named == ("x3" in str(error))
-    assert "Smith" not in said
+        fit_over(fgmp.FedGradMPRegressor(3), grid, 3, names_of(6), wait_for=0.1)
+    words = " ".join(str(each.message) for each in caught)
+    assert ("columns missing at the site" in words and "x3" in words) == is_named
+    assert "Smith" not in words
 
 
-@pytest.mark.parametrize("secure", [False, True])
-def test_a_site_is_warned_if_its_sums_tell_of_few_rows(secure):
-    """In its own log, by the names of classes and columns: the rows are added to others' by masks."""
+def table_with_few_rows_of_a_class():
+    """Return X, y and groups: the first group alone has three rows of a class, and one of a flag."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3))
     X[:, 1] = 0
     X[7, 1] = 1.0
     y = np.repeat(np.array(["no", "yes"], object), 30)
     y[:3] = "rare"
-    groups = np.repeat(np.arange(2), 30)
-    order = rng.permutation(np.arange(3, 60))
-    order = np.concatenate([np.arange(3), order])  # the first site alone has the class "rare"
-    X, y = X[order], y[order]
+    order = np.concatenate([np.arange(3), rng.permutation(np.arange(3, 60))])
+    return X[order], y[order], np.repeat(np.arange(2), 30)
 
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_client_is_warned_if_its_sums_tell_of_few_rows(secure):
+    """It is warned in its own log, by the names of classes and columns, unless masks add sums up."""
+    X, y, groups = table_with_few_rows_of_a_class()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fit_over(
             fgmp.FedGradMPClassifier(1, rounds=1, secure=secure),
-            sites_of(X, y, groups),
+            grid_of_tables(X, y, groups),
             n_clients=2,
             features=["a", "b", "c"],
             classes=["no", "rare", "yes"],
-            report=lambda line: None,
+            report=silently,
         )
-
-    told = [str(one.message) for one in caught if "its sums tell the server" in str(one.message)]
+    lines = [str(each.message) for each in caught]
+    warned = [line for line in lines if "its sums tell the server" in line]
     if secure:
-        assert not told
+        assert not warned
     else:
-        assert any("a class of 'rare'" in words for words in told)
-        assert any("an unusual value in 'b'" in words for words in told)
+        assert any("a class of 'rare'" in line for line in warned)
+        assert any("an unusual value in 'b'" in line for line in warned)

@@ -1,143 +1,19 @@
-"""examples/hospitals in deployment mode on loopback, by the commands of its README.
+"""examples/hospitals in deployment mode on loopback: TLS, keys, signed apps, and a kill.
 
-TLS, keys, a stranger, a signed app, an app that steals rows, a kill.
+One deployment serves all tests of this module, which go through the README from its first block to
+its last.
 """
 
-import contextlib
 import os
-import re
 import shutil
 import signal
-import socket
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
+from deployment import EXAMPLE, HOSPITALS, PORTS, Deployment, block_of_readme, is_open
 from sklearn.datasets import load_breast_cancer
 
 import fgmp
-from fgmp.estimators import model_from_json
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "hospitals"
-BLOCKS = re.findall(r"```bash\n(.*?)```", (EXAMPLE / "README.md").read_text(), re.DOTALL)
-
-
-def block(words):
-    """The one block of the README with these words."""
-    (found,) = [text for text in BLOCKS if words in text]
-    return found
-
-
-class Machine:
-    """A copy of the example, in which the lines of its README run as they stand."""
-
-    def __init__(self, folder):
-        self.folder, self.started = folder, {}
-        shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True)
-        for name, words in (
-            ("server", ", secure=True"),
-            ("client", ", masked_only=True"),
-        ):  # four times as fast
-            path = folder / "hospitals" / f"{name}.py"
-            assert words in path.read_text()
-            path.write_text(path.read_text().replace(words, ""))
-        quiet = block("export FLWR_TELEMETRY_ENABLED").split()[1:]
-        given = dict(word.replace("$PWD", str(folder)).split("=", 1) for word in quiet)
-        assert given["FLWR_TELEMETRY_ENABLED"] == "0"
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        here = {"PATH": path, "PYTHONWARNINGS": "ignore", "PYTHONPATH": str(EXAMPLE.parents[1])}
-        self.environment = os.environ | given | here
-
-    def run(self, text):
-        """The lines of a block, one after another."""
-        command, there = ["bash", "-euc", text], {"cwd": self.folder, "env": self.environment}
-        done = subprocess.run(command, **there, capture_output=True, text=True, timeout=600)
-        assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
-
-    def start(self, name, line):
-        """A line that does not end by itself."""
-        command, there = (
-            ["bash", "-c", f"exec {line}"],
-            {"cwd": self.folder, "env": self.environment},
-        )
-        with open(self.folder / f"{name}.log", "w") as log:
-            streams = {"stdout": log, "stderr": subprocess.STDOUT}
-            self.started[name] = subprocess.Popen(
-                command, **there, **streams, start_new_session=True
-            )
-        return self.started[name]
-
-    def log(self, name):
-        return (self.folder / f"{name}.log").read_text()
-
-    def wait_for(self, what, seconds=1800):  # each message starts a process, which waits for a core
-        ends = time.monotonic() + seconds
-        while not what():
-            assert time.monotonic() < ends, "\n".join(
-                f"--- {name}\n{self.log(name)[-3000:]}" for name in self.started
-            )
-            time.sleep(0.1)
-
-    def trained(self):
-        """The model that a run has written."""
-        written = self.folder / "model.json"
-        self.wait_for(written.exists)
-        self.wait_for(
-            lambda: "worst_" in self.log([*self.started][-1])
-        )  # printed once it is written
-        return model_from_json(written.read_text())
-
-    def tables(self):
-        """The rows of all hospitals, as one table."""
-        rows = {name: np.genfromtxt(self.folder / "data" / f"{name}.csv", delimiter=",", skip_header=1, dtype=str)
-                for name in ("north", "coast", "valley")}  # fmt: skip
-        whole = np.concatenate(list(rows.values()))
-        groups = np.repeat(np.arange(3), [len(own) for own in rows.values()])
-        return whole[:, :-1].astype(float), whole[:, -1], groups
-
-    def end(self):
-        """By their ids: what was started here, with all that it has started, in sessions of their own or not."""
-        family = set()
-        for process in self.started.values():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                leader = psutil.Process(process.pid)
-                family |= {leader, *leader.children(recursive=True)}
-        for each in (signal.SIGTERM, signal.SIGKILL):
-            for (
-                process
-            ) in self.started.values():  # those whose parent was killed are still of its group
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, each)
-            for member in family:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    member.send_signal(each)
-            psutil.wait_procs(family, 3)
-        assert all(process.wait(3) is not None for process in self.started.values())
-        assert not [
-            member
-            for member in family
-            if member.is_running() and member.status() != psutil.STATUS_ZOMBIE
-        ]
-
-
-@pytest.fixture
-def machine(tmp_path):
-    made = Machine(tmp_path / "hospitals")
-    try:
-        yield made
-    finally:
-        made.end()
-
-
-def is_open(port):
-    with socket.socket() as tried:
-        return tried.connect_ex(("127.0.0.1", port)) == 0
-
 
 # An app of somebody who may start a run: its clients send the file that they can read.
 THIEVES = {
@@ -160,91 +36,140 @@ def main(grid, context):
     while len(nodes := list(grid.get_node_ids())) < 3:
         time.sleep(1)
     replies = grid.send_and_receive([Message(RecordDict(), node, "query") for node in nodes])
-    said = [str(r.content["stolen"]["rows"]) if r.has_content() else r.error.reason for r in replies]
+    replied = [
+        str(r.content["stolen"]["rows"]) if r.has_content() else r.error.reason for r in replies
+    ]
     with open(context.run_config["model"], "w") as file:
-        file.write("|".join(said))
+        file.write("|".join(replied))
 """,
 }
+REFUSED = ["The FAB could not be verified."] * 3
+TRAIN = block_of_readme("flwr run").strip()
+NODES = dict(zip(HOSPITALS, block_of_readme("flower-supernode").strip().splitlines(), strict=True))
 
 
-def assert_that_no_row_is_stolen(machine, run, name):
-    """Every hospital answers that it does not run the app."""
-    stolen = machine.folder / f"{name}.txt"
-    machine.start(name, run.replace("$PWD/model.json", str(stolen)))
-    machine.wait_for(stolen.exists)
-    machine.wait_for(stolen.read_text)
-    assert stolen.read_text().split("|") == ["The FAB could not be verified."] * 3
+def training(rounds):
+    """Return the line of the README that trains, with a number of rounds, and time for each.
+
+    A machine may be busy. A hospital that was killed is not waited for so long: Flower itself says
+    that it has gone.
+    """
+    return TRAIN.replace("model.json'", f"model.json' rounds={rounds} deadline=600.0")
 
 
-def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused_and_trains_again(
-    machine,
-):
-    assert not [port for port in (8443, 8444, 9101, 9102, 9103, 9104) if is_open(port)], (
-        "something listens there"
-    )
-    for words in ("make_data.py", "openssl", "-t ecdsa", "flwr build", "sign.py"):
-        machine.run(block(words))
-    machine.run(block("-t ecdsa"))  # again, which leaves the keys as they are
-    machine.start("shelf", block("python shelf.py").strip())
-    machine.wait_for(lambda: is_open(8444))
-    machine.run('ssh-keygen -q -t ecdsa -b 384 -N "" -C stranger -f keys/stranger')
-    machine.start("superlink", block("flower-superlink").strip())
-    machine.wait_for(lambda: is_open(8443))
-    machine.run(block("supernode register"))
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory):
+    """A server with a signed app, three hospitals, and a node whose key nobody has registered."""
+    assert not [port for port in PORTS if is_open(port)], "something listens there"
+    made = Deployment(tmp_path_factory.mktemp("deployment") / "hospitals")
+    try:
+        for words in ("make_data.py", "openssl", "-t ecdsa", "flwr build", "sign.py"):
+            made.run(block_of_readme(words))
+        made.run(block_of_readme("-t ecdsa"))  # again, which leaves the keys as they are
+        made.start("shelf", block_of_readme("python shelf.py").strip())
+        made.wait_for(lambda: is_open(8444))
+        made.run('ssh-keygen -q -t ecdsa -b 384 -N "" -C stranger -f keys/stranger')
+        made.start("superlink", block_of_readme("flower-superlink").strip())
+        made.wait_for(lambda: is_open(8443))
+        made.run(block_of_readme("supernode register"))
 
-    lines = dict(
-        zip(
-            ("north", "coast", "valley"),
-            block("flower-supernode").strip().splitlines(),
-            strict=True,
-        )
-    )
-    for name, line in lines.items():
-        machine.start(name, line)
-    stranger = lines["north"].replace("private-key keys/north", "private-key keys/stranger")
-    refused = machine.start("stranger", stranger.replace("--port 9101", "--port 9104"))
+        for name, line in NODES.items():
+            made.start(name, line)
+        stranger = NODES["north"].replace("private-key keys/north", "private-key keys/stranger")
+        made.start("stranger", stranger.replace("--port 9101", "--port 9104"))
+        yield made
+    finally:
+        made.end()
 
-    line = block("flwr run").strip()
-    thieves = machine.folder / "thieves" / "hospitals"
-    shutil.copytree(EXAMPLE, thieves)
+
+@pytest.fixture(scope="module")
+def thieves(deployment):
+    """The folder of an app that sends rows."""
+    folder = deployment.folder / "thieves" / "hospitals"
+    shutil.copytree(EXAMPLE, folder)
     for name, code in THIEVES.items():
-        (thieves / "hospitals" / f"{name}.py").write_text(code)
-    unsigned = line.replace("@hospitals/hospitals==1.0.0", str(thieves))
-    assert_that_no_row_is_stolen(machine, unsigned, "unsigned")
-    (signed,) = (machine.folder / "shelf").glob("*.fab")
+        (folder / "hospitals" / f"{name}.py").write_text(code)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model_of_two(deployment):
+    """The model of a run in which a hospital is killed after the first round."""
+    deployment.start("run", training(rounds=2))
+    deployment.wait_for(lambda: "all rows, round 1: loss" in deployment.log("run"))
+    os.kill(deployment.processes["valley"].pid, signal.SIGKILL)
+    return deployment.wait_for_model("run")
+
+
+@pytest.fixture(scope="module")
+def model_of_three(deployment, model_of_two):
+    """The model of a run after that, with the hospital started again."""
+    log = "superlink"
+    deployment.wait_for(lambda: deployment.log(log).count("Activated node_id") == 3)
+    deployment.start("valley again", NODES["valley"])
+    deployment.wait_for(lambda: deployment.log(log).count("Activated node_id") > 3)
+    (deployment.folder / "model.json").unlink()
+    deployment.start("run again", training(rounds=1))
+    return deployment.wait_for_model("run again")
+
+
+def replies_to_thieves(deployment, line, name):
+    """Return what the hospitals reply to a run of the app that asks for rows."""
+    replies = deployment.folder / f"{name}.txt"
+    deployment.start(name, line.replace("$PWD/model.json", str(replies)))
+    deployment.wait_for(replies.exists)
+    deployment.wait_for(replies.read_text)
+    return replies.read_text().split("|")
+
+
+def test_app_without_signatures_is_refused_by_every_hospital(deployment, thieves):
+    """An app that sends rows gets none of them."""
+    line = TRAIN.replace("@hospitals/hospitals==1.0.0", str(thieves))
+    assert replies_to_thieves(deployment, line, "unsigned") == REFUSED
+
+
+def test_app_under_signatures_of_another_is_refused_by_every_hospital(deployment, thieves):
+    """A signature is of the bytes of one app, whatever name another one has."""
+    (signed,) = (deployment.folder / "shelf").glob("*.fab")
     kept = signed.read_bytes()
-    machine.run(
-        f"flwr build --app {thieves} && mv hospitals.*.fab {signed}"
-    )  # under the signatures of another app
-    assert_that_no_row_is_stolen(machine, line, "falsely_signed")
-    signed.write_bytes(kept)
+    deployment.run(f"flwr build --app {thieves} && mv hospitals.*.fab {signed}")
+    try:
+        assert replies_to_thieves(deployment, TRAIN, "falsely_signed") == REFUSED
+    finally:
+        signed.write_bytes(kept)
 
-    machine.start("run", line)
-    machine.wait_for(lambda: "all rows, round 1: loss" in machine.log("run"))
-    os.kill(machine.started["valley"].pid, signal.SIGKILL)
-    model = machine.trained()
-    assert "; missing: valley" in machine.log("run")
-    assert len(model.support_) == 5
-    assert model.groups_.tolist() == ["north", "coast"] and model.missing_.tolist() == ["valley"]
 
-    predicted = machine.run(block("fgmp predict")).splitlines()
-    assert (
-        predicted[0] == "prediction,probability of benign,probability of malignant"
-        and len(predicted) == 11
+def test_run_with_a_hospital_killed_goes_on_and_names_it(deployment, model_of_two):
+    """The others have a model of as many features as were asked for."""
+    assert "; missing: valley" in deployment.log("run")
+    assert len(model_of_two.support_) == 5
+    assert model_of_two.groups_.tolist() == ["north", "coast"]
+    assert model_of_two.missing_.tolist() == ["valley"]
+
+
+def test_model_of_a_run_predicts_new_patients_from_a_csv(deployment, model_of_two):
+    """Nine of ten patients at least, who were in no hospital, get their own diagnosis."""
+    first, *predicted = deployment.run(block_of_readme("fgmp predict")).splitlines()
+    assert first == "prediction,probability of benign,probability of malignant"
+    table = load_breast_cancer()
+    new = np.random.default_rng(0).permutation(569)[-10:]
+    diagnoses = table.target_names[table.target[new]]
+    right = [line.startswith(name) for line, name in zip(predicted, diagnoses, strict=True)]
+    assert sum(right) >= 9
+
+
+def test_node_without_registered_key_is_refused(deployment, model_of_two):
+    """It receives no id, and has no part in a run."""
+    is_over = deployment.processes["stranger"].poll
+    deployment.wait_for(
+        lambda: is_over() is not None or "not" in deployment.log("stranger").lower()
     )
-    table, own = load_breast_cancer(), np.random.default_rng(0).permutation(569)[-10:]
-    names = table.target_names[table.target[own]]
-    assert sum(line.startswith(name) for line, name in zip(predicted[1:], names, strict=True)) >= 9
-    machine.wait_for(lambda: refused.poll() is not None or "not" in machine.log("stranger").lower())
-    assert "SuperNode ID" not in machine.log("stranger")
+    assert "SuperNode ID" not in deployment.log("stranger")
 
-    assert machine.log("superlink").count("Activated node_id") == 3
-    machine.start("valley again", lines["valley"])
-    machine.wait_for(lambda: machine.log("superlink").count("Activated node_id") > 3)
-    (machine.folder / "model.json").unlink()
-    machine.start("run again", line)
-    again = machine.trained()
-    assert "missing" not in machine.log("run again")
-    X, y, groups = machine.tables()
-    here = fgmp.FedGradMPClassifier(5, rounds=4, random_state=0).fit(X, y, groups)
-    np.testing.assert_array_equal(again.coef_, here.coef_)
+
+def test_run_after_the_hospital_is_back_has_the_bits_of_one_process(deployment, model_of_three):
+    """A process for each message, over TLS, computes what one process does from one table."""
+    assert "missing" not in deployment.log("run again")
+    X, y, groups = deployment.tables()
+    expected = fgmp.FedGradMPClassifier(5, rounds=1, polish=False, random_state=0).fit(X, y, groups)
+    np.testing.assert_array_equal(model_of_three.coef_, expected.coef_)

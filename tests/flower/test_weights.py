@@ -1,45 +1,50 @@
-"""Under masks a client answers for the weight of its own rows: a server that says other weights gets noise."""
+"""Under masks a client answers for the weight of its own rows, and no server can choose another."""
 
 import gc
 
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord
-from here import Here, assert_same_run, over
+from in_process_grid import InProcessGrid, assert_same_run, transport_to
 
 import fgmp
 
-pytestmark = pytest.mark.filterwarnings("ignore:no update arrived")  # where everybody is lost
+# Where all updates are lost.
+pytestmark = pytest.mark.filterwarnings("ignore:no update arrived")
 
 RNG = np.random.default_rng(0)
-ROWS = [RNG.standard_normal((count, 12)) for count in (30, 45, 60, 20)]
-FED = fgmp.Federation.from_arrays(ROWS, [A[:, 0] - A[:, 3] for A in ROWS])
-TOTAL, VICTIM = sum(map(len, ROWS)), 2
+ROWS = [RNG.standard_normal((n_rows, 12)) for n_rows in (30, 45, 60, 20)]
+TARGETS = [rows[:, 0] - rows[:, 3] for rows in ROWS]
+FEDERATION = fgmp.Federation.from_arrays(ROWS, TARGETS)
+TOTAL = sum(map(len, ROWS))
+VICTIM = 2
 METHOD = fgmp.FedAvg(learning_rate=0.05, local_iterations=2)
-UNHEARD = fgmp.History(objective_on=0)
+NO_OBJECTIVE = fgmp.History(objective_on=0)
 
 
-class Lying(Here):
-    """The server says other things of weights to some clients: by place."""
+class AdversarialServerGrid(InProcessGrid):
+    """The server tells some clients other weights, by their index."""
 
-    said = {}
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.false_fields = {}
 
-    def reply(self, place, message):
-        asked = message.content.config_records["fgmp"]
-        if "trip" in asked and place in self.said:
-            message.content["fgmp"] = ConfigRecord({**asked, **self.said[place]})
-        return super().reply(place, message)
-
-
-def played(said):
-    transport = over(FED, kind=Lying, masked_only=True)
-    transport.grid.said = said
-    secure = fgmp.SecureSum(threshold=3)
-    return fgmp.simulate(METHOD, transport, 1, rng=4, aggregator=secure, history=UNHEARD), transport
+    def reply(self, index, message):
+        question = message.content.config_records["fgmp"]
+        if "trip" in question and index in self.false_fields:
+            message.content["fgmp"] = ConfigRecord({**question, **self.false_fields[index]})
+        return super().reply(index, message)
 
 
-HALVES = {"weight": 0.5, "total": 2 * len(ROWS[VICTIM])}
-LIES = [
+def run_with_false_fields(false_fields, threshold=3):
+    """Return the run of a server that tells clients other weights."""
+    transport = transport_to(FEDERATION, grid_class=AdversarialServerGrid, masked_only=True)
+    transport.grid.false_fields = false_fields
+    secure = fgmp.SecureSum(threshold=threshold)
+    return fgmp.simulate(METHOD, transport, 1, rng=4, aggregator=secure, history=NO_OBJECTIVE)
+
+
+FALSE_WEIGHTS = [
     {"weight": 1.0},
     {"weight": 1.0, "total": len(ROWS[VICTIM])},
     {"weight": 1 / 3},
@@ -51,66 +56,71 @@ LIES = [
 ]
 
 
-@pytest.mark.parametrize("lie", LIES, ids=str)
-def test_a_weight_that_is_not_of_its_own_rows_is_refused_by_the_client(lie, caplog):
+@pytest.mark.parametrize("false_fields", FALSE_WEIGHTS, ids=str)
+def test_weight_that_is_not_of_its_own_rows_is_refused_by_the_client(false_fields, caplog):
     """It has no part in the sum, which is that of the others."""
-    there, transport = played({VICTIM: lie})
-    here = fgmp.simulate(
+    over_flower = run_with_false_fields({VICTIM: false_fields})
+    in_process = fgmp.simulate(
         METHOD,
-        fgmp.Faulty(FED, fgmp.DropOut(clients=[VICTIM])),
+        fgmp.Faulty(FEDERATION, fgmp.DropOut(clients=[VICTIM])),
         1,
         rng=4,
         aggregator=fgmp.SecureSum(threshold=3),
     )
-    assert there.rejected == {"missing": 1}
-    np.testing.assert_array_equal(there.x, here.x)
-    assert transport.grid.said and "no reply to a question of the server" in caplog.text
+    assert over_flower.rejected == {"missing": 1}
+    np.testing.assert_array_equal(over_flower.x, in_process.x)
+    assert "no reply to a question of the server" in caplog.text
 
 
 def test_weights_of_zero_for_all_but_one_leave_nobody_to_sum():
-    """The attack: a sum that is the answer of one client."""
-    said = {place: {"weight": float(place == VICTIM)} for place in range(4)}
-    transport = over(FED, kind=Lying, masked_only=True)
-    transport.grid.said = said
-    there = fgmp.simulate(METHOD, transport, 1, rng=4, aggregator=fgmp.SecureSum(), history=UNHEARD)
-    assert not there.x.any() and there.rejected == {"missing": 4}
+    """The attack: a sum that is the update of one client."""
+    false_fields = {index: {"weight": float(index == VICTIM)} for index in range(4)}
+    result = run_with_false_fields(false_fields, threshold=None)
+    assert not result.x.any()
+    assert result.rejected == {"missing": 4}
 
 
 @pytest.mark.parametrize(
-    "victim", [HALVES, {"by": "equal", "weight": 0.25, "total": 4}], ids=["total", "kind"]
+    "false_fields",
+    [
+        {"weight": 0.5, "total": 2 * len(ROWS[VICTIM])},
+        {"by": "equal", "weight": 0.25, "total": 4},
+    ],
+    ids=["total", "kind"],
 )
-def test_who_is_told_another_total_has_other_masks_and_the_sum_is_noise(victim):
-    """Each believes its own weight; what they believe does not fit together."""
-    there, _ = played({VICTIM: victim})
-    assert not there.x.any() and there.rejected == {"malformed": 4}
+def test_client_with_another_total_has_other_masks(false_fields):
+    """Each client believes its own weight, and the sum is noise: what they believe does not fit."""
+    result = run_with_false_fields({VICTIM: false_fields})
+    assert not result.x.any()
+    assert result.rejected == {"malformed": 4}
 
 
-def test_equal_weights_are_checked_alike():
-    transport = over(FED, masked_only=True, weights="equal")
-    there = fgmp.simulate(METHOD, transport, 2, rng=4, aggregator=fgmp.SecureSum())
-    parts = fgmp.Federation.from_arrays(
-        ROWS, [A[:, 0] - A[:, 3] for A in ROWS], weights=[1, 1, 1, 1]
-    )
-    assert_same_run(there, fgmp.simulate(METHOD, parts, 2, rng=4, aggregator=fgmp.SecureSum()))
+def test_equal_weights_under_masks_have_the_bits_of_one_process():
+    """Each client is one of as many as there are."""
+    transport = transport_to(FEDERATION, masked_only=True, weights="equal")
+    over_flower = fgmp.simulate(METHOD, transport, 2, rng=4, aggregator=fgmp.SecureSum())
+    equal = fgmp.Federation.from_arrays(ROWS, TARGETS, weights=[1, 1, 1, 1])
+    in_process = fgmp.simulate(METHOD, equal, 2, rng=4, aggregator=fgmp.SecureSum())
+    assert_same_run(over_flower, in_process)
 
 
-def federations():
-    """How many there are in memory: a client makes one of the rows that it reads."""
+def count_federations():
+    """Return how many federations are in memory: a client makes one of the rows that it reads."""
     gc.collect()
     return sum(isinstance(thing, fgmp.Federation) for thing in gc.get_objects())
 
 
 @pytest.mark.parametrize("aggregator", [None, fgmp.SecureSum()])
-def test_a_client_keeps_no_rows_after_its_answer(aggregator):
-    """Neither after a run, however it ends, nor between two questions of one."""
-    transport, between = over(FED), []
-    before = federations()
+def test_client_keeps_no_rows_between_two_questions(aggregator):
+    """They are released once a question is answered."""
+    counts = []
+    before = count_federations()
     fgmp.simulate(
         METHOD,
-        transport,
+        transport_to(FEDERATION),
         2,
         rng=4,
         aggregator=aggregator,
-        callbacks=lambda run: between.append(federations()),
+        callbacks=lambda run: counts.append(count_federations()),
     )
-    assert between == [before] * 3
+    assert counts == [before] * 3
