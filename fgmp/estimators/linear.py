@@ -45,6 +45,7 @@ from ..callbacks import Run
 from ..federation import check_cohort
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from ..privacy.ledger import Ledger
+from ..privacy.masking import Sessions
 from ..privacy.noise import GaussianNoise
 from ..privacy.secure_sums import SecureSum, TooLarge
 from ..shared_support.newton import Separated
@@ -266,7 +267,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     def _aggregator(self) -> Aggregator | None:
         """Return the aggregator: the mean, a secure sum, or noise, which allows no exact sums."""
         if self.private is None:
-            return SecureSum(ledger=Ledger()) if self.secure else None
+            if not self.secure:
+                return None
+            return SecureSum(ledger=Ledger(), sessions=Sessions())
         asks_exact_sums = {
             "standardize": bool(self.standardize),
             "fit_intercept": bool(self.fit_intercept),

@@ -46,7 +46,7 @@ import numpy as np
 from .._support.optional import needs
 from ..aggregation import Rejected
 from ..federation import Federation
-from ..privacy.masking import TRIPS, SecAggClient
+from ..privacy.secagg_client import TRIPS, KeyPair, SecAggClient
 from ..privacy.secure_sums import SecureSum
 from ..rounds import Call, Method, Streams
 from ..serialization import from_json, from_wire, to_wire
@@ -217,17 +217,19 @@ class _Site:
         trip = question["trip"]
         arguments = {name: question[name] for name in TRIPS[trip]}
         client = _secure_client(question, context)
-        if trip == "split":
+        if trip == "share_keys":
             _check_threshold(arguments["places"], int(arguments["threshold"]))
-        if trip == "masked":
+        if trip == "masked_input":
             computed = self._compute(question, content, context)
-            client.vector = _encode(computed, question, n_clients=len(arguments["split"]))
+            senders = arguments["senders"] or client.kept["senders"]
+            client.vector = _encode(computed, question, n_clients=len(senders))
             if client.vector is None:
                 return content_of({"refused": "not_finite"})
 
         reply = getattr(client, trip)(**arguments)
-        context.state[_SECURE_STATE] = content_of(client.kept)["fgmp"]
-        if trip != "masked":
+        kept = {**client.kept, "session": question["session"], "key": client.keys.seed}
+        context.state[_SECURE_STATE] = content_of(kept)["fgmp"]
+        if trip != "masked_input":
             return content_of({"texts": reply})
         vector, unopened = reply
         return content_of({"unopened": unopened} if unopened else {}, message={"masked": vector})
@@ -246,16 +248,18 @@ def _call_of(question: Fields, method: Method) -> Call:
 
 
 def _secure_client(question: Fields, context: Any) -> SecAggClient:
-    """Return this client in a secure sum: a new one, or the one of the trips before."""
-    session = question["session"]
-    if question["trip"] == "public":
-        kept: dict[str, Any] = {"session": session, "place": int(question["place"])}
-    else:
-        kept = dict(context.state.config_records.get(_SECURE_STATE, {}))
-        if kept.get("session") != session:
-            raise ValueError("session is one that this client has no part in")
+    """Return this client in a secure sum: in a new session, or in the one of the trips before.
+
+    Its key lasts as long as the run's state at its node.
+    """
+    kept = dict(context.state.config_records.get(_SECURE_STATE, {}))
+    keys = KeyPair(kept.get("key"))
     purpose = mask_purpose(question["by"], int(question["total"]))
-    return SecAggClient(kept["place"], kept=kept, about=purpose)
+    if question["trip"] == "advertise_keys":
+        return SecAggClient(int(question["place"]), keys, about=purpose)
+    if kept.get("session") != question["session"]:
+        raise ValueError("session is one that this client has no part in")
+    return SecAggClient(kept["position"], keys, kept=kept, about=purpose)
 
 
 def _check_threshold(positions: Sequence[int], threshold: int) -> None:

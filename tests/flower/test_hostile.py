@@ -378,7 +378,7 @@ KINDS = {
     "places": (fgmp.FedMid(l1_weight=1.0, learning_rate=0.05), "answer", None),
     "support": (METHOD, "answer", None),
     "objective": (METHOD, "objective", None),
-    **{trip: (DENSE, trip, fgmp.SecureSum()) for trip in ("public", "split", "masked", "opened")},
+    **{trip: (DENSE, trip, fgmp.SecureSum()) for trip in ("advertise_keys", "share_keys", "masked_input", "unmask")},
 }
 
 
@@ -395,7 +395,7 @@ def test_replies_of_this_protocol_with_one_thing_changed_never_end_a_run(kind):
     there = fgmp.simulate(method, transport, rounds, rng=0, aggregator=aggregator, history=history)
     assert there.history["round"][-1] == rounds and len(count) >= rounds
     assert np.isfinite(there.x).all()
-    assert sum(there.rejected.values()) > 0 or ask in ("objective", "opened")
+    assert sum(there.rejected.values()) > 0 or ask in ("objective", "unmask")
     contents = [content for *_, content in transport.grid.wire if content is not None]
     sent = {
         name.split(" ")[0]

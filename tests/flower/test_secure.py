@@ -61,13 +61,13 @@ class Killing(Here):
 
 
 @pytest.mark.parametrize("lost", [{LOST}, {1, 2}, set(range(5))])
-@pytest.mark.parametrize("trip", ["public", "split", "masked", "opened"])
+@pytest.mark.parametrize("trip", ["advertise_keys", "share_keys", "masked_input", "unmask"])
 def test_clients_killed_between_the_trips(trip, lost):
     """Where fewer than the threshold are left the round is lost, as where nobody answers."""
     transport = over(FED, kind=Killing, deadline=1.0)
     transport.grid.at, transport.grid.places = trip, lost
     there = fgmp.simulate(SPARSE, transport, 1, rng=4, aggregator=SECURE, history=UNHEARD)
-    is_in = trip == "opened" and len(lost) == 1
+    is_in = trip == "unmask" and len(lost) == 1
     here = fgmp.simulate(
         SPARSE, FED if is_in else SILENT, int(len(lost) == 1), rng=4, aggregator=SECURE
     )
@@ -79,12 +79,12 @@ def test_clients_killed_between_the_trips(trip, lost):
 @pytest.mark.parametrize(
     ("trip", "changes"),
     [
-        ("masked", {"split": [0, 1, 2, 4]}),
-        ("masked", {"session": "another"}),
-        ("opened", {"uploaded": [0, 1]}),
-        ("opened", {"uploaded": [0, 1, 2, 3, 7]}),
-        ("split", {"threshold": 2}),
-        ("split", {"places": [3, 3, 3, 3, 3]}),
+        ("masked_input", {"senders": [0, 1, 2, 4]}),
+        ("masked_input", {"session": "another"}),
+        ("unmask", {"uploaded": [0, 1]}),
+        ("unmask", {"uploaded": [0, 1, 2, 3, 7]}),
+        ("share_keys", {"threshold": 2}),
+        ("share_keys", {"places": [3, 3, 3, 3, 3]}),
     ],
 )
 def test_a_server_that_wants_more_than_the_sum_gets_nothing(trip, changes, caplog):
@@ -139,19 +139,19 @@ def saying(change):
 
 NOISE = np.random.default_rng(0).integers(0, 2**64, 30, np.uint64)
 HOSTILE = [
-    ("masked", uploading(lambda vector: np.append(vector, np.uint64(7))), 1),
-    ("masked", uploading(lambda vector: vector.astype(np.int64)), 1),
-    ("public", saying(lambda texts: [texts[0], b""]), 1),
+    ("masked_input", uploading(lambda vector: np.append(vector, np.uint64(7))), 1),
+    ("masked_input", uploading(lambda vector: vector.astype(np.int64)), 1),
+    ("advertise_keys", saying(lambda texts: [texts[0], b""]), 1),
     (
-        "public",
+        "advertise_keys",
         saying(lambda texts: [texts[0], bytes(32)]),
         1,
     ),  # with which nobody agrees on anything
-    ("public", saying(lambda texts: 3), 1),
-    ("split", saying(lambda texts: texts[:-1]), 1),
-    ("opened", saying(lambda texts: [text[:-1] for text in texts]), 0),
-    ("opened", saying(lambda texts: [text[:-1] + bytes([text[-1] ^ 1]) for text in texts]), 5),
-    ("masked", uploading(lambda vector: NOISE), 5),
+    ("advertise_keys", saying(lambda texts: 3), 1),
+    ("share_keys", saying(lambda texts: texts[:-1]), 1),
+    ("unmask", saying(lambda texts: [text[:-1] for text in texts]), 0),
+    ("unmask", saying(lambda texts: [text[:-1] + bytes([text[-1] ^ 1]) for text in texts]), 5),
+    ("masked_input", uploading(lambda vector: NOISE), 5),
 ]
 
 
@@ -173,13 +173,13 @@ def falsely_accusing(*places):
 
 
 HOSTILE += [
-    ("split", garbled(1), 0),  # four of five can take its masks away
-    ("split", garbled(1, 2), 1),
-    ("split", garbled(1, 2, 3, 4), 1),
-    ("split", saying(lambda texts: [texts[0], texts[2], texts[1], *texts[3:]]), 1),
-    ("split", saying(lambda texts: [b"" for _ in texts]), 1),
-    ("masked", falsely_accusing(1, 2, 3, 4, 99, -1), 0),  # one voice is not enough
-    ("opened", saying(lambda texts: [b"" for _ in texts]), 0),
+    ("share_keys", garbled(1), 0),  # four of five can take its masks away
+    ("share_keys", garbled(1, 2), 1),
+    ("share_keys", garbled(1, 2, 3, 4), 1),
+    ("share_keys", saying(lambda texts: [texts[0], texts[2], texts[1], *texts[3:]]), 1),
+    ("share_keys", saying(lambda texts: [b"" for _ in texts]), 1),
+    ("masked_input", falsely_accusing(1, 2, 3, 4, 99, -1), 0),  # one voice is not enough
+    ("unmask", saying(lambda texts: [b"" for _ in texts]), 0),
 ]
 
 
