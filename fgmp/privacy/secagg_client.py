@@ -6,9 +6,9 @@ server to follow it: each method refuses what would tell more than one sum of ea
 What is derived from what:
 
 - Two clients agree on 32 bytes in a run, from the key of one and the public key of the other.
-- From these, the nonces of both and what the sum is for they derive three keys for a session: one
-  that shares are encrypted by, one of the first sum's masks, and one of the later ones, of which
-  the number of the sum is the nonce.
+- From these and the nonces of both they derive three keys for a session: one that shares are
+  encrypted by, one of the first sum's masks, and one of the later ones, of which the number of the
+  sum is the nonce. What the sum is for goes into the keys of masks.
 - A self-mask comes from a secret of its own, one for each sum.
 
 Only the key of the first sum's masks, and self-masks, are ever opened.
@@ -303,11 +303,10 @@ class SecAggClient:
             return _PairKeys(b"", b"", b"")
         nonces = self.kept["nonce"] + nonce if other > self.position else nonce + self.kept["nonce"]
         agreed = self.keys.agreed(public)
-        session = nonces + self.about
         return _PairKeys(
-            _expanded(agreed, b"shares" + session),
-            _expanded(agreed, b"first masks" + session),
-            _expanded(agreed, b"later masks" + session),
+            _expanded(agreed, b"shares" + nonces),
+            _expanded(agreed, b"first masks" + nonces + self.about),
+            _expanded(agreed, b"later masks" + nonces + self.about),
         )
 
     def _encrypted(self, key: bytes, receiver: int, shares: bytes) -> bytes:
