@@ -73,7 +73,7 @@ class Cohort:
         """Return the victim's upload less its self-mask and every mask that was ever opened."""
         plain = upload - self_mask(self_mask_seed, upload)
         for other, key in self.opened_keys.items():
-            mask = mask_of(key, upload, number)
+            mask = mask_of(secagg_client.first_mask_key(key, b""), upload, number)
             plain = plain - mask if other > VICTIM else plain + mask
         return plain
 
@@ -94,7 +94,7 @@ class OneKey(SecAggClient):
 
     def _pair_keys(self, other, nonce, public):
         keys = super()._pair_keys(other, nonce, public)
-        return keys._replace(later_masks=keys.first_masks)
+        return keys._replace(later_masks=secagg_client.first_mask_key(keys.first_masks, b""))
 
     def unmask(self, number, uploaded):
         shares = super().unmask(number, uploaded)

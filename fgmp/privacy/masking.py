@@ -51,6 +51,7 @@ from .secagg_client import (
     TRIPS,
     KeyPair,
     SecAggClient,
+    first_mask_key,
     mask_of,
     self_mask,
     under_wrapping_secret,
@@ -252,7 +253,7 @@ def sum_under_masks(
     """
     sessions = Sessions() if sessions is None else sessions
     identity = (cohort, n_clients, threshold, about)
-    server = _Server(trip, n_clients, threshold, releasable)
+    server = _Server(trip, n_clients, threshold, releasable, about)
 
     session = sessions.take(identity)
     if session is not None:
@@ -341,11 +342,13 @@ class _Server:
         n_clients: int,
         threshold: int,
         releasable: Callable[[IndexArray], IndexArray],
+        about: bytes,
     ) -> None:
         self.trip = trip
         self.n_clients = n_clients
         self.threshold = threshold
         self.releasable = releasable
+        self.about = about
         self.bytes_up = 0
         self.bytes_down = 0
         self.n_messages = 0
@@ -553,7 +556,8 @@ class _Server:
             for index, other in enumerate(others):
                 if other not in is_uploaded:
                     continue
-                mask = mask_of(keys[index * SEED : (index + 1) * SEED], total)
+                key = first_mask_key(keys[index * SEED : (index + 1) * SEED], self.about)
+                mask = mask_of(key, total)
                 total += mask if other > position else -mask
         return total
 

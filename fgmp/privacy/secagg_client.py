@@ -204,7 +204,7 @@ class SecAggClient:
         unopened: list[int] = []
         if number == 0:
             unopened = self._receive_shares(senders, received)
-            mask_keys = kept.pop("first_mask_keys")
+            mask_keys = [first_mask_key(key, self.about) for key in kept.pop("first_mask_keys")]
         elif senders or received:
             raise ValueError(f"senders is {senders}; expected the senders of the first sum")
         else:
@@ -305,7 +305,7 @@ class SecAggClient:
         agreed = self.keys.agreed(public)
         return _PairKeys(
             _expanded(agreed, b"shares" + nonces),
-            _expanded(agreed, b"first masks" + nonces + self.about),
+            _expanded(agreed, b"first masks" + nonces),
             _expanded(agreed, b"later masks" + nonces + self.about),
         )
 
@@ -356,6 +356,11 @@ def _letter_nonce(sender: int, receiver: int) -> bytes:
 def self_mask(seed: bytes, like: Array) -> Array:
     """Return the self-mask that a seed stands for, of the shape and type of an array."""
     return mask_of(_expanded(_extracted(seed), b"self-mask"), like)
+
+
+def first_mask_key(key: bytes, about: bytes) -> bytes:
+    """Return the key of a pair's masks in the first sum of a session, for what the sum is for."""
+    return _expanded(key, b"about" + about)
 
 
 def under_wrapping_secret(keys: bytes, wrapping_secret: bytes) -> bytes:
