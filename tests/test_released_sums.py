@@ -19,7 +19,6 @@ from fgmp.privacy.secure_sums import SumsOnly
 from fgmp.sparse_model import SparseModel
 
 pytest.importorskip("cryptography")
-pytest.importorskip("Crypto")
 pytestmark = [
     pytest.mark.filterwarnings(
         "ignore::fgmp.AdviceWarning", "ignore::sklearn.exceptions.ConvergenceWarning"

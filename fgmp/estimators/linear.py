@@ -638,8 +638,8 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     secure : bool, default False
         Whether every sum is one under masks, as by `fgmp.SecureSum`: over Flower the server sees
         sums over groups, and no combination of them rests on one group (docs/promises.md says who
-        sees what, and under which conditions). A fit ends if a group leaves, and `cohort_size` has
-        to be None.
+        sees what, and under which conditions, and what it costs). A fit ends if a group leaves, and
+        `cohort_size` has to be None.
     private : GaussianNoise, optional
         FedGradMP's rounds alone, with this noise. All else that a fit asks for are exact sums, so
         that `standardize`, `fit_intercept`, `polish` and `secure` have to be False, and `sparsity`

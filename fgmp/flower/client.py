@@ -6,12 +6,13 @@ run and stay in the run's state at the node, where a separate process for each m
 again. Rows do not stay: they are read for each question that needs them, and released once it is
 answered, whatever process answers it and however the run ends.
 
-What a client keeps between the trips of a secure sum stays in that state. It opens its shares once,
-and never both shares of one client. Public keys go through the server. A server that follows the
-protocol learns only the sum, and there is no defence against one that hands out keys of its own.
-Nothing under masks is inspected: an adversarial client that changes its update a little spoils a
-sum unnoticed, and noise or false shares bring the total out of range, so that the round is lost
-and counted. docs/promises.md says which promise is made to whom, and under which conditions.
+What a client keeps between the trips of secure sums stays in that state: its key, and the session
+of sums that it takes part in. It opens its shares once in each sum, and never both of one client.
+Public keys go through the server. A server that follows the protocol learns only the sum, and there
+is no defence against one that hands out keys of its own. Nothing under masks is inspected: an
+adversarial client that changes its update a little spoils a sum unnoticed, and noise or false
+shares bring the total out of range, so that the round is lost and counted. docs/promises.md says
+which promise is made to whom, and under which conditions.
 
 =====================================================  =============================================
 what leaves a client with ``aggregator=SecureSum()``   who can read it
@@ -20,8 +21,8 @@ once: number of rows and features, precision, key      the server, which by defa
 its update in an exchange, times its share of weight   nobody: masked, the server learns the sum
 its objective at a record, times its share of weight   nobody: masked, the history holds the sum
 the length of what is masked                           the server: dense, and alike for all clients
-public keys, and the shares that open the masks        the server, which opens the masks of the sum
-shares of its own two secrets, encrypted               the one client that each is encrypted for
+public key, nonces, and shares that open the masks     the server, which opens the masks of the sum
+shares of secrets, each made for one sum, encrypted    the one client that each is encrypted for
 that it has no update: late, not finite, out of range  the server
 the class of an error, whose words stay in its log     the server
 =====================================================  =============================================

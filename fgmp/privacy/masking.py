@@ -144,6 +144,10 @@ class Sessions:
     _session: "_Session | None" = None
     _identity: Hashable = None
 
+    def __reduce__(self) -> tuple[type["Sessions"], tuple[()]]:
+        """A copy, or a pickle, begins anew: keys are written nowhere."""
+        return Sessions, ()
+
     def take(self, identity: Hashable) -> "_Session | None":
         """Return the session of the sum before if it is one of the same clients, and forget it."""
         session = self._session if self._identity == identity else None
@@ -304,7 +308,7 @@ class _Session:
     holders : dict of int to list of int
         Of each sender: who received shares of its secrets, in the order of their numbers.
     share_threshold : int
-    public_keys : dict of int to bytes
+        How many shares open a secret.
     wrapped : dict of int to bytes
         Of each sender the keys of its pairs' masks in the first sum, under its wrapping secret: 32
         bytes for each other holder, in their order.
