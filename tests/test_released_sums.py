@@ -15,7 +15,6 @@ from fgmp.privacy.ledger import Ledger
 from fgmp.privacy.secure_sums import SumsOnly
 
 pytest.importorskip("cryptography")
-pytest.importorskip("Crypto")
 pytestmark = [
     pytest.mark.filterwarnings(
         "ignore::fgmp.AdviceWarning", "ignore::sklearn.exceptions.ConvergenceWarning"

@@ -12,12 +12,12 @@ from scipy.stats import chisquare
 
 import fgmp
 from fgmp.faults import Corrupted
-from fgmp.privacy.masking import TRIPS, masked_sum
+from fgmp.privacy.masking import Sessions, TooFewClients, masked_sum
+from fgmp.privacy.secagg_client import TRIPS
 
 pytestmark = pytest.mark.usefixtures("backend")
 
 pytest.importorskip("cryptography")
-pytest.importorskip("Crypto")
 
 FED = fgmp.make_sparse_regression(6, 30, 40, 3, 0.5, noise_variance=0.01, rng=0)
 
@@ -36,7 +36,7 @@ def test_the_unmasked_total_is_the_plain_one_with_clients_lost_between_the_trips
     vectors = list(np.random.default_rng(seed).integers(0, 2**64, (n_clients, 5), np.uint64))
     before = [vector.copy() for vector in vectors]
     outcome = masked_sum(vectors, threshold, lost)
-    there = [place for place in range(n_clients) if lost.get(place, "opened") == "opened"]
+    there = [place for place in range(n_clients) if lost.get(place, "unmask") == "unmask"]
     np.testing.assert_array_equal(
         outcome.total, np.sum([vectors[place] for place in there], axis=0)
     )
@@ -63,12 +63,47 @@ def test_what_the_server_holds_of_one_client_is_uniform():
 
 def test_masks_are_fresh_and_bytes_are_those_counted_by_hand():
     vectors = [np.zeros(10, np.uint64) for _ in range(4)]
-    first, second = masked_sum(vectors, 3, {}), masked_sum(vectors, 3, {2: "masked"})
+    first, second = masked_sum(vectors, 3, {}), masked_sum(vectors, 3, {2: "masked_input"})
     assert (first.masked[0] != second.masked[0]).all()
-    letters, share = 4 * 3 * (32 + 16), 16  # two shares and a tag
-    assert first.bytes_up == 4 * 64 + letters + 4 * 80 + 4 * 4 * share
-    assert first.bytes_down == 4 * 4 * 64 + letters + 4 * 4 * 4
-    assert second.bytes_up == 4 * 64 + letters + 3 * 80 + 3 * 4 * share
+    secrets, share = 1 + 8, 16  # of a session for eight sums: the wrapping secret, self-masks
+    advertised = 4 * (16 + 32)  # a nonce, and a key
+    letters = 4 * 3 * (secrets * share + 16)  # shares, and a tag
+    wrapped = 4 * 3 * 32  # a key of each pair
+    assert first.bytes_up == advertised + letters + wrapped + 4 * 80 + 4 * 4 * share
+    assert first.bytes_down == 4 * advertised + letters + 4 * 4 * 4
+    assert second.bytes_up == advertised + letters + wrapped + 3 * 80 + 3 * 4 * share
+    assert first.n_messages == 4 * 4 and second.n_messages == 4 + 4 + 3 + 3
+
+
+def test_a_session_is_used_for_sums_until_it_is_used_up():
+    """Eight sums and then sixteen: two trips each, and four where a session begins."""
+    sessions, vectors = Sessions(), [np.arange(5, dtype=np.uint64)] * 3
+    sums = [masked_sum(vectors, 2, {}, sessions) for _ in range(8 + 16 + 1)]
+    assert all((one.total == 3 * np.arange(5)).all() for one in sums)
+    expected = np.full(25, 2 * 3)
+    expected[[0, 8, 24]] = 4 * 3
+    assert [one.n_messages for one in sums] == expected.tolist()
+    held = {one.masked[0].tobytes() for one in sums}
+    assert len(held) == 25  # the same vector, and other masks each time
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 10_000), st.data())
+def test_many_sums_of_a_run_are_the_plain_ones_whoever_is_lost_in_any_of_them(seed, data):
+    """Bit for bit; and where too few are left the next sum is well again."""
+    rng, sessions, n_clients, threshold = np.random.default_rng(seed), Sessions(), 5, 3
+    for _ in range(6):
+        vectors = list(rng.integers(0, 2**64, (n_clients, 4), np.uint64))
+        missing = data.draw(st.lists(st.integers(0, n_clients - 1), unique=True, max_size=3))
+        lost = {place: data.draw(st.sampled_from(list(TRIPS))) for place in missing}
+        if len(lost) > n_clients - threshold:
+            with pytest.raises(TooFewClients):
+                masked_sum(vectors, threshold, lost, sessions)
+            continue
+        outcome = masked_sum(vectors, threshold, lost, sessions)
+        there = [place for place in range(n_clients) if lost.get(place, "unmask") == "unmask"]
+        assert outcome.uploaded.tolist() == there
+        np.testing.assert_array_equal(outcome.total, np.sum([vectors[i] for i in there], axis=0))
 
 
 @pytest.mark.parametrize("resolution", [2.0**-40, 1e-12, 1e-5])

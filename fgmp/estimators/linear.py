@@ -45,6 +45,7 @@ from ..callbacks import Run
 from ..classification_losses import LogisticLoss, SoftmaxLoss
 from ..losses import Loss, SquaredLoss
 from ..privacy.ledger import Ledger
+from ..privacy.masking import Sessions
 from ..privacy.noise import GaussianNoise
 from ..privacy.secure_sums import SecureSum, TooLarge
 from ..rounds import check_cohort
@@ -267,7 +268,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     def _aggregator(self) -> Aggregator | None:
         """Return the aggregator: the mean, a secure sum, or noise, which allows no exact sums."""
         if self.private is None:
-            return SecureSum(ledger=Ledger()) if self.secure else None
+            if not self.secure:
+                return None
+            return SecureSum(ledger=Ledger(), sessions=Sessions())
         asks_exact_sums = {
             "standardize": bool(self.standardize),
             "fit_intercept": bool(self.fit_intercept),
@@ -636,8 +639,8 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     secure : bool, default False
         Whether every sum is one under masks, as by `fgmp.SecureSum`: over Flower the server sees
         sums over groups, and no combination of them rests on one group (docs/promises.md says who
-        sees what, and under which conditions). A fit ends if a group leaves, and `cohort_size` has
-        to be None.
+        sees what, and under which conditions, and what it costs). A fit ends if a group leaves, and
+        `cohort_size` has to be None.
     private : GaussianNoise, optional
         FedGradMP's rounds alone, with this noise. All else that a fit asks for are exact sums, so
         that `standardize`, `fit_intercept`, `polish` and `secure` have to be False, and `sparsity`

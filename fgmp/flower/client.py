@@ -6,12 +6,13 @@ run and stay in the run's state at the node, where a separate process for each m
 again. Rows do not stay: they are read for each question that needs them, and released once it is
 answered, whatever process answers it and however the run ends.
 
-What a client keeps between the trips of a secure sum stays in that state. It opens its shares once,
-and never both shares of one client. Public keys go through the server. A server that follows the
-protocol learns only the sum, and there is no defence against one that hands out keys of its own.
-Nothing under masks is inspected: an adversarial client that changes its update a little spoils a
-sum unnoticed, and noise or false shares bring the total out of range, so that the round is lost
-and counted. docs/promises.md says which promise is made to whom, and under which conditions.
+What a client keeps between the trips of secure sums stays in that state: its key, and the session
+of sums that it takes part in. It opens its shares once in each sum, and never both of one client.
+Public keys go through the server. A server that follows the protocol learns only the sum, and there
+is no defence against one that hands out keys of its own. Nothing under masks is inspected: an
+adversarial client that changes its update a little spoils a sum unnoticed, and noise or false
+shares bring the total out of range, so that the round is lost and counted. docs/promises.md says
+which promise is made to whom, and under which conditions.
 
 =====================================================  =============================================
 what leaves a client with ``aggregator=SecureSum()``   who can read it
@@ -20,8 +21,8 @@ once: number of rows and features, precision, key      the server, which by defa
 its update in an exchange, times its share of weight   nobody: masked, the server learns the sum
 its objective at a record, times its share of weight   nobody: masked, the history holds the sum
 the length of what is masked                           the server: dense, and alike for all clients
-public keys, and the shares that open the masks        the server, which opens the masks of the sum
-shares of its own two secrets, encrypted               the one client that each is encrypted for
+public key, nonces, and shares that open the masks     the server, which opens the masks of the sum
+shares of secrets, each made for one sum, encrypted    the one client that each is encrypted for
 that it has no update: late, not finite, out of range  the server
 the class of an error, whose words stay in its log     the server
 =====================================================  =============================================
@@ -46,7 +47,7 @@ import numpy as np
 from .._support.optional import needs
 from ..aggregation import Rejected
 from ..federation import Federation
-from ..privacy.masking import TRIPS, SecAggClient
+from ..privacy.secagg_client import TRIPS, KeyPair, SecAggClient
 from ..privacy.secure_sums import SecureSum
 from ..rounds import Call, Method, Streams
 from ..serialization import from_json, from_wire, to_wire
@@ -217,17 +218,19 @@ class _Site:
         trip = question["trip"]
         arguments = {name: question[name] for name in TRIPS[trip]}
         client = _secure_client(question, context)
-        if trip == "split":
+        if trip == "share_keys":
             _check_threshold(arguments["places"], int(arguments["threshold"]))
-        if trip == "masked":
+        if trip == "masked_input":
             computed = self._compute(question, content, context)
-            client.vector = _encode(computed, question, n_clients=len(arguments["split"]))
+            senders = arguments["senders"] or client.kept["senders"]
+            client.vector = _encode(computed, question, n_clients=len(senders))
             if client.vector is None:
                 return content_of({"refused": "not_finite"})
 
         reply = getattr(client, trip)(**arguments)
-        context.state[_SECURE_STATE] = content_of(client.kept)["fgmp"]
-        if trip != "masked":
+        kept = {**client.kept, "session": question["session"], "key": client.keys.seed}
+        context.state[_SECURE_STATE] = content_of(kept)["fgmp"]
+        if trip != "masked_input":
             return content_of({"texts": reply})
         vector, unopened = reply
         return content_of({"unopened": unopened} if unopened else {}, message={"masked": vector})
@@ -246,16 +249,18 @@ def _call_of(question: Fields, method: Method) -> Call:
 
 
 def _secure_client(question: Fields, context: Any) -> SecAggClient:
-    """Return this client in a secure sum: a new one, or the one of the trips before."""
-    session = question["session"]
-    if question["trip"] == "public":
-        kept: dict[str, Any] = {"session": session, "place": int(question["place"])}
-    else:
-        kept = dict(context.state.config_records.get(_SECURE_STATE, {}))
-        if kept.get("session") != session:
-            raise ValueError("session is one that this client has no part in")
+    """Return this client in a secure sum: in a new session, or in the one of the trips before.
+
+    Its key lasts as long as the run's state at its node.
+    """
+    kept = dict(context.state.config_records.get(_SECURE_STATE, {}))
+    keys = KeyPair(kept.get("key"))
     purpose = mask_purpose(question["by"], int(question["total"]))
-    return SecAggClient(kept["place"], kept=kept, about=purpose)
+    if question["trip"] == "advertise_keys":
+        return SecAggClient(int(question["place"]), keys, about=purpose)
+    if kept.get("session") != question["session"]:
+        raise ValueError("session is one that this client has no part in")
+    return SecAggClient(kept["position"], keys, kept=kept, about=purpose)
 
 
 def _check_threshold(positions: Sequence[int], threshold: int) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..aggregation import Rejected, RejectReason
-from ..privacy.masking import SECRET, TooFewClients, agreed, sum_under_masks
+from ..privacy.masking import Request, TooFewClients, sum_under_masks
+from ..privacy.secagg_client import NONCE, check_public_key
+from ..privacy.secret_sharing import SECRET
 from ..privacy.secure_sums import MaskedSum, SecureSum
 from ..rounds import Call, Message
 from ..sparse_model import Array, IndexArray
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from .transport import OverFlower
 
 AlterUpload = Callable[[int, Array], Any]  # what a fault makes of the upload at a position
-Arguments = Mapping[int, Mapping[str, Any]]  # of a trip, by the position of the client
 
 
 class SecureSession:
@@ -61,8 +61,6 @@ class SecureSession:
         self.alter_upload = alter_upload
         self.total_count = int(transport.weight_counts[cohort].sum())
         self.size = 1 if call is None else len(call.update_spec.centre)
-        self.session_id = ""
-        self.n_masking = 0  # how many clients take part from the second trip on
         self.reasons: dict[int, str] = {}  # why clients are left out, by position
 
     def run(self) -> MaskedSum:
@@ -76,6 +74,8 @@ class SecureSession:
                 self.secure.needed(n_clients),
                 self.releasable,
                 about=mask_purpose(self.transport.weighting, self.total_count),
+                sessions=self.secure.sessions,
+                cohort=tuple(self.cohort.tolist()),
             )
         except TooFewClients:
             return MaskedSum(None, nothing, 0, 0, Counter(self.reasons.values()))
@@ -85,6 +85,8 @@ class SecureSession:
         # its shares, or uploaded noise, and nobody can see which one.
         largest = np.abs(self.secure.decoded(unmasked.total)).max(initial=0)
         if largest > self.secure.range + n_clients * self.secure.resolution:
+            if self.secure.sessions is not None:
+                self.secure.sessions.end()
             everybody = Counter(malformed=n_clients)
             return MaskedSum(None, nothing, unmasked.bytes_up, unmasked.bytes_down, everybody)
 
@@ -97,25 +99,19 @@ class SecureSession:
             unmasked.total, unmasked.uploaded, unmasked.bytes_up, unmasked.bytes_down, rejected
         )
 
-    def carry(self, trip: str, arguments: Arguments) -> dict[int, Any]:
+    def carry(self, request: Request) -> dict[int, Any]:
         """Carry one trip to clients, and return the replies that can be used, by position."""
-        if trip == "public":  # all begins anew, with other secrets
-            self.session_id = secrets.token_hex(8)
-        if trip == "masked":
-            self.n_masking = len(arguments)
-
         questions = {
-            int(self.cohort[position]): self._question(trip, position, own_arguments)
-            for position, own_arguments in arguments.items()
+            int(self.cohort[position]): self._question(request, position)
+            for position in request.arguments
         }
         # The message of the exchange is needed where a client computes, and nowhere else.
-        message = self.message if trip == "masked" else None
+        message = self.message if request.trip == "masked_input" else None
         replies = self.transport.ask_each(self.call, message, questions)
 
         usable = {}
-        for position in arguments:
-            reply = replies[int(self.cohort[position])]
-            parsed = self._parse(trip, position, reply, n_told=len(arguments))
+        for position in request.arguments:
+            parsed = self._parse(request, position, replies[int(self.cohort[position])])
             if isinstance(parsed, Rejected):
                 self.reasons[position] = parsed.reason
             else:
@@ -131,31 +127,30 @@ class SecureSession:
         self.reasons.update(dict.fromkeys(withheld, "withheld"))
         return chosen
 
-    def _question(self, trip: str, position: int, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _question(self, request: Request, position: int) -> dict[str, Any]:
         """Return what a client receives in a trip."""
         return {
-            "trip": trip,
-            "session": self.session_id,
+            "trip": request.trip,
+            "session": request.session,
             "resolution": self.secure.resolution,
             "by": self.transport.weighting,
             "total": self.total_count,
             "place": position,
             "weight": float(self.weights[position]),
-            **arguments,
+            **request.arguments[position],
         }
 
-    def _parse(self, trip: str, position: int, reply: Reply, n_told: int) -> Any:
+    def _parse(self, request: Request, position: int, reply: Reply) -> Any:
         """Return a client's part in a trip, or `Rejected`."""
-        if trip == "public":
-            return parse_reply(reply, _public_keys)
-        if trip == "split":
-            return parse_reply(reply, lambda reply: _texts(reply, n_told))
-        if trip == "opened":
-            return parse_reply(reply, lambda reply: _shares(reply, self.n_masking))
-        upload = parse_reply(reply, lambda reply: _upload(reply, self.size))
-        if self.alter_upload is None or isinstance(upload, Rejected):
-            return upload
-        return _altered(upload, self.alter_upload(position, upload.vector), self.size)
+        if request.trip == "masked_input":
+            upload = parse_reply(reply, lambda reply: _upload(reply, self.size))
+            if self.alter_upload is None or isinstance(upload, Rejected):
+                return upload
+            return _altered(upload, self.alter_upload(position, upload.vector), self.size)
+
+        parse = {"advertise_keys": _keys, "share_keys": _texts, "unmask": _shares}[request.trip]
+        n_texts = request.n_texts[position]
+        return parse_reply(reply, lambda reply: parse(reply, n_texts))
 
 
 class _Upload(NamedTuple):
@@ -200,12 +195,13 @@ def _texts(reply: Reply, count: int) -> list[bytes]:
     return texts
 
 
-def _public_keys(reply: Reply) -> list[bytes]:
-    """Return the two public keys of a client, or raise an error."""
-    keys = _texts(reply, 2)
-    for key in keys:
-        agreed(bytes(SECRET), key, b"")  # a ValueError if nobody could agree on a secret with it
-    return keys
+def _keys(reply: Reply, count: int) -> list[bytes]:
+    """Return the nonce and the public key of a client, or raise an error."""
+    nonce, public = _texts(reply, count)
+    if len(nonce) != NONCE:
+        raise ValueError("a nonce has another length")
+    check_public_key(public)
+    return [nonce, public]
 
 
 def _shares(reply: Reply, count: int) -> list[bytes]:

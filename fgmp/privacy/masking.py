@@ -1,46 +1,91 @@
 """Sums under masks: the arithmetic of secure aggregation, and every message of it.
 
 The protocol is that of K. Bonawitz et al., Practical secure aggregation for privacy-preserving
-machine learning, CCS 2017. It has four trips between the server and the clients:
+machine learning, CCS 2017, with neighbours as in J. Bell et al., CCS 2020
+(`fgmp.privacy.neighbours`). It has four trips between the server and the clients:
 
-==========  =====================  ================================================================
-trip        in the paper           what a client sends
-==========  =====================  ================================================================
-``public``  AdvertiseKeys          two public keys
-``split``   ShareKeys              shares of two secrets, encrypted for each other client
-``masked``  MaskedInputCollection  its vector, under masks that cancel in the sum
-``opened``  Unmasking              the shares that take the rest of the masks away
-==========  =====================  ================================================================
+==================  =====================  ========================================================
+trip                in the papers          what a client sends
+==================  =====================  ========================================================
+``advertise_keys``  AdvertiseKeys          a nonce, and its public key
+``share_keys``      ShareKeys              shares of its secrets, encrypted for each neighbour
+``masked_input``    MaskedInputCollection  its vector, under masks that cancel in the sum
+``unmask``          Unmasking              the shares that take the rest of the masks away
+==================  =====================  ========================================================
 
-`masked_sum` carries the messages on this machine, `fgmp.flower` over a network. Masks come from the
-random numbers of the operating system and leave no trace in the sum. The cryptography is that of
-`cryptography` and `pycryptodome`: keys are X25519, shares are encrypted by ChaCha20-Poly1305,
-secrets are split by Shamir's scheme, and masks are the stream of ChaCha20.
+**A session is used for many sums.** The first two trips prepare up to 16 sums, of which each then
+takes two trips: its masks are derived from what two neighbours have agreed on and from its number
+in the session. A session ends as soon as anything goes wrong: somebody does not reply, cannot
+decrypt a share, or must not be in the sum. If that is before anything of a sum was opened, the same
+sum begins anew, in a new session. So clients may be lost in the first sum of a session, and in
+later ones only after they have uploaded.
+
+**No key is ever opened.** In the papers the server learns the key of a client that is lost, and
+with it all masks of its pairs. Here a key lasts as long as a run, and what is shared is made for
+one sum: for each sum the seed of the self-mask, and for the first sum one more secret, the wrapping
+secret. Under that the server holds the seeds of the client's pairs, of the first sum. If the client
+is lost, its neighbours open the wrapping secret, which tells the masks of that sum and nothing of
+others. They take part in no further sum of that session, and two clients agree on other masks in
+each session, because each adds a nonce of its own.
+
+`masked_sum` carries the messages on this machine, `fgmp.flower` over a network; the code that
+decides is the same. Masks come from the random numbers of the operating system and leave no trace
+in the sum. Keys are X25519, shares are encrypted by ChaCha20-Poly1305, masks are the stream of
+ChaCha20, all by `cryptography`; what is derived, is by HKDF with SHA-256 (RFC 5869); secrets are
+split by Shamir's scheme (`fgmp.privacy.secret_sharing`).
 """
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..sparse_model import Array, IndexArray
+from .neighbours import Neighbourhoods
+from .secagg_client import (
+    MOST_SUMS,
+    SEED,
+    TRIPS,
+    KeyPair,
+    SecAggClient,
+    first_mask_key,
+    mask_of,
+    self_mask,
+    under_wrapping_secret,
+)
+from .secret_sharing import combine_shares
 
-SECRET = 16  # bytes of a seed, which stands for a private key: Shamir's scheme is in GF(2^128)
+# How many sums a session is for: after a session that was used up the next one is for twice as
+# many, and after one that ended early for one.
+_FIRST_SUMS = 8
 
-# Names of the trips, which are methods of a `SecAggClient`, and of the arguments of each. These
-# names travel over the network.
-TRIPS = {
-    "public": (),
-    "split": ("places", "keys", "threshold"),
-    "masked": ("split", "received"),
-    "opened": ("uploaded",),
-}
 
-Arguments = Mapping[int, Mapping[str, Any]]  # of a trip, by the position of the client
+class Request(NamedTuple):
+    """One trip: what the server asks clients.
+
+    Attributes
+    ----------
+    trip : str
+        One of `TRIPS`.
+    session : str
+        The name of the session.
+    arguments : mapping of int to mapping of str
+        Of the method, by the position of the client.
+    n_texts : mapping of int to int
+        How many texts of bytes each of them has to send.
+    """
+
+    trip: str
+    session: str
+    arguments: Mapping[int, Mapping[str, Any]]
+    n_texts: Mapping[int, int]
+
+
 Replies = dict[int, Any]  # of the clients that are still present, by position
-Trip = Callable[[str, Arguments], Replies]
+Trip = Callable[[Request], Replies]
 
 
 class TooFewClients(ValueError):
@@ -62,6 +107,8 @@ class Unmasked(NamedTuple):
         What the server held of each client's vector.
     excluded : frozenset of int
         Clients that were left out, because too many others could not decrypt their shares.
+    n_messages : int
+        Replies of clients, in all trips.
     """
 
     total: Array
@@ -70,9 +117,64 @@ class Unmasked(NamedTuple):
     bytes_down: int
     masked: dict[int, Array]
     excluded: frozenset[int] = frozenset()
+    n_messages: int = 0
 
 
-def masked_sum(vectors: Sequence[Array], threshold: int, lost: Mapping[int, str]) -> Unmasked:
+class _BeginAnew(Exception):
+    """A sum cannot go on in its session, and nothing of it was opened."""
+
+
+@dataclass
+class Sessions:
+    """What outlasts a sum, of one run: the session of the sum before, and keys.
+
+    Attributes
+    ----------
+    n_sums : int
+        How many sums the next session is for.
+    key_pairs : dict of int to KeyPair
+        Of clients on this machine, by their id.
+    clients : dict of int to SecAggClient
+        The clients on this machine, by their position in the session.
+    """
+
+    n_sums: int = _FIRST_SUMS
+    key_pairs: dict[int, KeyPair] = field(default_factory=dict)
+    clients: dict[int, SecAggClient] = field(default_factory=dict)
+    _session: "_Session | None" = None
+    _identity: Hashable = None
+
+    def __reduce__(self) -> tuple[type["Sessions"], tuple[()]]:
+        """A copy, or a pickle, begins anew: keys are written nowhere."""
+        return Sessions, ()
+
+    def take(self, identity: Hashable) -> "_Session | None":
+        """Return the session of the sum before if it is one of the same clients, and forget it."""
+        session = self._session if self._identity == identity else None
+        self._session = None
+        return session
+
+    def keep(self, identity: Hashable, session: "_Session") -> None:
+        """Keep a session for the next sum, unless it is used up."""
+        if session.number < session.n_sums:
+            self._identity = identity
+            self._session = session
+        else:
+            self.n_sums = min(2 * session.n_sums, MOST_SUMS)
+
+    def end(self) -> None:
+        """Forget the session: something went wrong, and the next one is for a single sum."""
+        self._session = None
+        self.n_sums = 1
+
+
+def masked_sum(
+    vectors: Sequence[Array],
+    threshold: int,
+    lost: Mapping[int, str],
+    sessions: Sessions | None = None,
+    client_ids: Sequence[int] | None = None,
+) -> Unmasked:
     """Return the sum of vectors, of which the server sees each under masks only.
 
     Parameters
@@ -83,28 +185,37 @@ def masked_sum(vectors: Sequence[Array], threshold: int, lost: Mapping[int, str]
         How many clients must stay to the end. As many clients together could open the mask of
         another.
     lost : mapping of int to str
-        Before which trip a client is lost. If it is lost before "opened", the last, its vector is
+        Before which trip a client is lost. If it is lost before "unmask", the last, its vector is
         in the sum.
+    sessions : Sessions, optional
+        Of the run.
+    client_ids : sequence of int, optional
+        Whose vectors these are; by default their positions.
 
     Raises
     ------
     TooFewClients
         If fewer clients than the threshold stay.
     """
-    clients: dict[int, SecAggClient] = {}
+    sessions = Sessions() if sessions is None else sessions
+    ids = list(range(len(vectors))) if client_ids is None else [int(i) for i in client_ids]
+    clients = sessions.clients
+    order = list(TRIPS)
 
-    def trip(name: str, arguments: Arguments) -> Replies:
-        if name == "public":
-            clients.update(
-                {position: SecAggClient(position, vectors[position]) for position in arguments}
-            )
-        present = [position for position in arguments if lost.get(position) != name]
-        return {
-            position: getattr(clients[position], name)(**arguments[position])
-            for position in present
-        }
+    def trip(request: Request) -> Replies:
+        replies = {}
+        for position, arguments in request.arguments.items():
+            is_lost = position in lost and order.index(lost[position]) <= order.index(request.trip)
+            if is_lost:
+                continue
+            if request.trip == "advertise_keys":
+                pair = sessions.key_pairs.setdefault(ids[position], KeyPair())
+                clients[position] = SecAggClient(position, pair)
+            clients[position].vector = vectors[position]
+            replies[position] = getattr(clients[position], request.trip)(**arguments)
+        return replies
 
-    return sum_under_masks(trip, len(vectors), threshold)
+    return sum_under_masks(trip, len(vectors), threshold, sessions=sessions, cohort=tuple(ids))
 
 
 def sum_under_masks(
@@ -113,6 +224,8 @@ def sum_under_masks(
     threshold: int,
     releasable: Callable[[IndexArray], IndexArray] = lambda uploaded: uploaded,
     about: bytes = b"",
+    sessions: Sessions | None = None,
+    cohort: Hashable = None,
 ) -> Unmasked:
     """Return the sum of the clients' vectors: the server's part, however messages are carried.
 
@@ -122,9 +235,9 @@ def sum_under_masks(
     Parameters
     ----------
     trip : callable
-        ``trip(name, {position: arguments})`` calls that method of the `SecAggClient` at each
-        position, one of `TRIPS`, and returns the replies of those that are still present, by
-        position. "public" begins anew, with other secrets.
+        ``trip(request)`` calls a method of the `SecAggClient` at each position, and returns the
+        replies of those that are still present, by position. "advertise_keys" begins anew, with
+        other secrets.
     n_clients, threshold : int
     releasable : callable, optional
         Return, of the positions that uploaded, those whose sum may be opened; called before
@@ -132,343 +245,340 @@ def sum_under_masks(
     about : bytes
         What the masks are agreed on for. The masks of clients that were given something else do not
         cancel.
+    sessions : Sessions, optional
+        Of the run: a session of the same cohort, threshold and purpose goes on.
+    cohort : hashable
+        The clients at the positions.
 
     Raises
     ------
     TooFewClients
         If fewer clients than the threshold stay, or if the sum must not be opened.
     """
+    sessions = Sessions() if sessions is None else sessions
+    identity = (cohort, n_clients, threshold, about)
+    server = _Server(trip, n_clients, threshold, releasable, about)
+
+    session = sessions.take(identity)
+    if session is not None:
+        try:
+            unmasked = server.sum_in(session)
+        except _BeginAnew:
+            sessions.end()
+        except TooFewClients:
+            sessions.end()
+            raise
+        else:
+            _keep_or_end(sessions, identity, session)
+            return unmasked
+
     excluded: frozenset[int] = frozenset()
-    bytes_up = 0
-    bytes_down = 0
     while True:
         members = [position for position in range(n_clients) if position not in excluded]
-        session = _Session(trip, n_clients, threshold, about)
-        outcome = session.run(members, releasable)
-        bytes_up += outcome.bytes_up
-        bytes_down += outcome.bytes_down
-        if not outcome.excluded:
-            return outcome._replace(bytes_up=bytes_up, bytes_down=bytes_down, excluded=excluded)
-        excluded |= outcome.excluded
+        try:
+            session = server.begin(members, sessions.n_sums)
+            unmasked = server.sum_in(session)
+        except TooFewClients:
+            sessions.end()
+            raise
+        if not unmasked.excluded:
+            session.is_intact &= not excluded
+            _keep_or_end(sessions, identity, session)
+            return unmasked._replace(excluded=excluded)
+        excluded |= unmasked.excluded
 
 
+def _keep_or_end(sessions: Sessions, identity: Hashable, session: "_Session") -> None:
+    """Keep a session in which everybody replied to everything."""
+    if session.is_intact:
+        sessions.keep(identity, session)
+    else:
+        sessions.end()
+
+
+@dataclass
 class _Session:
-    """The server's part of one session of four trips."""
+    """What the server holds of a session.
 
-    def __init__(self, trip: Trip, n_clients: int, threshold: int, about: bytes) -> None:
+    Attributes
+    ----------
+    name : str
+    senders : list of int
+        The clients that shared their secrets, increasing.
+    holders : dict of int to list of int
+        Of each sender: who received shares of its secrets, in the order of their numbers.
+    share_threshold : int
+        How many shares open a secret.
+    wrapped : dict of int to bytes
+        Of each sender the keys of its pairs' masks in the first sum, under its wrapping secret: 32
+        bytes for each other holder, in their order.
+    received : dict of int to list of bytes
+        Of each sender the encrypted shares that it has to receive.
+    n_sums : int
+    number : int
+        Of the next sum.
+    is_intact : bool
+        Whether everybody has replied to everything.
+    """
+
+    name: str
+    senders: list[int]
+    holders: dict[int, list[int]]
+    share_threshold: int
+    wrapped: dict[int, bytes]
+    received: dict[int, list[bytes]]
+    n_sums: int
+    is_intact: bool
+    number: int = 0
+
+    def partners(self, position: int) -> list[int]:
+        """Return the neighbours of a sender that shared secrets, too, and itself, increasing."""
+        senders = set(self.senders)
+        return [holder for holder in self.holders[position] if holder in senders]
+
+
+class _Server:
+    """The server's part in one sum, and what has travelled."""
+
+    def __init__(
+        self,
+        trip: Trip,
+        n_clients: int,
+        threshold: int,
+        releasable: Callable[[IndexArray], IndexArray],
+        about: bytes,
+    ) -> None:
         self.trip = trip
         self.n_clients = n_clients
         self.threshold = threshold
+        self.releasable = releasable
         self.about = about
+        self.bytes_up = 0
+        self.bytes_down = 0
+        self.n_messages = 0
 
-    def run(self, members: list[int], releasable: Callable[[IndexArray], IndexArray]) -> Unmasked:
-        """Return the sum; or no sum, after three trips, if these find clients to exclude."""
-        # AdvertiseKeys: everybody learns everybody's public keys.
-        public_keys = self._replies("public", {position: {} for position in members})
-        sharing = sorted(public_keys)
+    def begin(self, members: list[int], n_sums: int) -> _Session:
+        """Return a new session: AdvertiseKeys and ShareKeys."""
+        name = secrets.token_hex(8)
+        # AdvertiseKeys: everybody learns everybody's nonce and public key.
+        advertised = self._replies(
+            Request("advertise_keys", name, {i: {} for i in members}, dict.fromkeys(members, 2))
+        )
+        places = sorted(advertised)
+        keys = [text for position in places for text in advertised[position]]
+        bytes_keys = sum(map(len, keys))
+        self.bytes_up += bytes_keys
+        self.bytes_down += len(places) * bytes_keys
 
         # ShareKeys: encrypted shares go through the server, each to its receiver.
-        all_keys = [key for position in sharing for key in public_keys[position]]
-        request = {"places": sharing, "keys": all_keys, "threshold": self.threshold}
-        encrypted = self._replies("split", dict.fromkeys(sharing, request))
-        masking = sorted(encrypted)
-        received = {
-            position: [encrypted[sender][sharing.index(position)] for sender in masking]
-            for position in masking
+        neighbourhoods = Neighbourhoods(keys, self.threshold)
+        holders = {
+            position: [places[holder] for holder in neighbourhoods.holders_of(index)]
+            for index, position in enumerate(places)
         }
-
-        # MaskedInputCollection.
-        uploads = self._replies(
-            "masked",
-            {position: {"split": masking, "received": received[position]} for position in masking},
+        question = {
+            "places": places,
+            "keys": keys,
+            "threshold": self.threshold,
+            "n_sums": n_sums,
+        }
+        texts = self._replies(
+            Request(
+                "share_keys",
+                name,
+                dict.fromkeys(places, question),
+                {position: len(holders[position]) for position in places},
+            )
         )
-        masked = {position: vector for position, (vector, _) in uploads.items()}
-        bytes_keys = _size(public_keys)
-        bytes_shares = _size(encrypted)
-        bytes_up = bytes_keys + bytes_shares + sum(vector.nbytes for vector in masked.values())
-        bytes_down = len(sharing) * bytes_keys + bytes_shares
+        self.bytes_up += _size(texts)
+        senders = sorted(texts)
+        session = _Session(
+            name,
+            senders,
+            {position: holders[position] for position in senders},
+            neighbourhoods.threshold,
+            wrapped={},
+            received={position: [] for position in senders},
+            n_sums=n_sums,
+            is_intact=len(senders) == self.n_clients,
+        )
+        for sender in senders:  # increasing, so that receivers know whose text is whose
+            for receiver, text in zip(holders[sender], texts[sender], strict=True):
+                if receiver in session.received:
+                    session.received[receiver].append(text[:-SEED])
+            session.wrapped[sender] = b"".join(
+                text[-SEED:].ljust(SEED, b"\0")
+                for receiver, text in zip(holders[sender], texts[sender], strict=True)
+                if receiver != sender
+            )
+        self.bytes_down += _size(session.received)
+        return session
 
-        excluded = self._senders_to_exclude([unopened for _, unopened in uploads.values()], masking)
+    def sum_in(self, session: _Session) -> Unmasked:
+        """Return the next sum of a session; or no sum, if there are clients to exclude.
+
+        Raises
+        ------
+        _BeginAnew
+            If this is not the first sum of the session, and not everybody is in it.
+        TooFewClients
+        """
+        masked, complaints = self._masked_inputs(session)
+        excluded = self._senders_to_exclude(session, complaints)
         if excluded:
             no_sum = np.zeros(0, np.uint64)
-            return Unmasked(no_sum, np.arange(0), bytes_up, bytes_down, masked, excluded)
+            return self._unmasked(no_sum, [], masked)._replace(excluded=excluded)
+        session.is_intact &= not any(complaints.values()) and len(masked) == len(session.senders)
 
-        # Unmasking: one share of each client's mask, or of its key if its vector did not arrive.
-        uploaded = releasable(np.array(sorted(masked))).tolist()
+        uploaded = self.releasable(np.array(sorted(masked))).tolist()
         if len(uploaded) < self.threshold:
             raise TooFewClients(
                 f"a sum of {len(masked)} of {self.n_clients} clients would tell of single ones; "
                 "expected the former"
             )
-        shares = self._replies("opened", dict.fromkeys(uploaded, {"uploaded": uploaded}))
-        seeds = {
-            position: self._combine(
-                {sharing.index(i) + 1: opened[index] for i, opened in shares.items()}
-            )
-            for index, position in enumerate(masking)
-        }
-        total = self._unmask(masked, uploaded, seeds, public_keys)
-        bytes_up += _size(shares)
-        bytes_down += len(shares) * 4 * len(uploaded)
-        return Unmasked(total, np.array(uploaded), bytes_up, bytes_down, masked)
+        session.is_intact &= uploaded == session.senders
+        if session.number > 0 and uploaded != session.senders:
+            raise _BeginAnew
 
-    def _replies(self, name: str, arguments: Arguments) -> Replies:
+        total = self._unmask(session, masked, uploaded)
+        session.number += 1
+        session.received = {}
+        session.wrapped = {}
+        return self._unmasked(total, uploaded, masked)
+
+    def _unmasked(self, total: Array, uploaded: list[int], masked: dict[int, Array]) -> Unmasked:
+        return Unmasked(
+            total,
+            np.array(uploaded, int),
+            self.bytes_up,
+            self.bytes_down,
+            masked,
+            n_messages=self.n_messages,
+        )
+
+    def _replies(self, request: Request) -> Replies:
         """Return the replies of a trip; raise `TooFewClients` if there are too few."""
-        replies = self.trip(name, arguments)
+        replies = self.trip(request)
+        self.n_messages += len(replies)
+        self._check_enough(replies)
+        return replies
+
+    def _check_enough(self, replies: Replies) -> None:
         if len(replies) < self.threshold:
             raise TooFewClients(
                 f"a secure sum has {len(replies)} of {self.n_clients} clients left; expected at "
                 f"least {self.threshold}, the threshold"
             )
-        return replies
+
+    def _masked_inputs(
+        self, session: _Session
+    ) -> tuple[dict[int, Array], dict[int, Sequence[int]]]:
+        """Return the masked vectors, and whose shares each client could not decrypt.
+
+        This is MaskedInputCollection.
+        """
+        is_first = session.number == 0
+        arguments = {
+            position: {
+                "number": session.number,
+                "senders": session.senders if is_first else [],
+                "received": session.received[position] if is_first else [],
+            }
+            for position in session.senders
+        }
+        replies = self.trip(Request("masked_input", session.name, arguments, {}))
+        masked = {position: vector for position, (vector, _) in replies.items()}
+        self.n_messages += len(replies)
+        self.bytes_up += sum(vector.nbytes for vector in masked.values())
+        if not is_first and len(replies) < len(session.senders):
+            raise _BeginAnew
+        self._check_enough(replies)
+        return masked, {position: unopened for position, (_, unopened) in replies.items()}
 
     def _senders_to_exclude(
-        self, complaints: list[list[int]], masking: list[int]
+        self, session: _Session, complaints: Mapping[int, Sequence[int]]
     ) -> frozenset[int]:
         """Return the senders whose shares fewer clients than the threshold could decrypt.
 
         Parameters
         ----------
-        complaints : list of list of int
-            Of each client that uploaded, the senders whose shares it could not decrypt.
-        masking : list of int
-            All senders. Other names in a complaint do not count.
+        session : _Session
+        complaints : mapping of int to sequence of int
+            Of each client that uploaded, the senders whose shares it could not decrypt. Names of
+            others than its neighbours do not count.
         """
         counts = Counter(
-            sender for unopened in complaints for sender in set(unopened) & set(masking)
+            sender
+            for position, unopened in complaints.items()
+            for sender in set(unopened) & set(session.holders[position])
         )
-        return frozenset(
-            sender for sender, count in counts.items() if len(complaints) - count < self.threshold
-        )
+        excluded = []
+        for sender, count in counts.items():
+            n_holders = sum(holder in complaints for holder in session.holders.get(sender, ()))
+            if n_holders - count < session.share_threshold:
+                excluded.append(sender)
+        return frozenset(excluded)
 
-    def _combine(self, shares: Mapping[int, bytes]) -> bytes:
-        """Return the secret that shares, by their number, were split from."""
-        from Crypto.Protocol.SecretSharing import Shamir
+    def _unmask(self, session: _Session, masked: Mapping[int, Array], uploaded: list[int]) -> Array:
+        """Return the sum of the vectors that were uploaded, without their masks: Unmasking.
 
-        usable = [(number, share) for number, share in shares.items() if share]
-        if len(usable) < self.threshold:
-            raise TooFewClients(
-                f"{len(usable)} shares are left of {self.n_clients}; expected at least "
-                f"{self.threshold}, the threshold"
-            )
-        return bytes(Shamir.combine(usable[: self.threshold], False))
-
-    def _unmask(
-        self,
-        masked: Mapping[int, Array],
-        uploaded: list[int],
-        seeds: Mapping[int, bytes],
-        public_keys: Replies,
-    ) -> Array:
-        """Return the sum of the vectors that were uploaded, without their masks.
-
-        Parameters
-        ----------
-        masked : mapping of int to ndarray
-        uploaded : list of int
-        seeds : mapping of int to bytes
-            Of clients in `uploaded` the seed of the self-mask, of all others that of the key.
-        public_keys : mapping of int to list of bytes
+        Of a client whose vector is in the sum the holders open their shares of the seed of the
+        self-mask, of another client those of its wrapping secret.
         """
+        partners = {position: session.partners(position) for position in session.senders}
+        question = {"number": session.number, "uploaded": uploaded}
+        shares = self._replies(
+            Request(
+                "unmask",
+                session.name,
+                dict.fromkeys(uploaded, question),
+                {position: len(partners[position]) for position in uploaded},
+            )
+        )
+        self.bytes_up += _size(shares)
+        self.bytes_down += len(shares) * 4 * len(uploaded)
+        session.is_intact &= len(shares) == len(uploaded)
+
+        opened: dict[int, dict[int, bytes]] = {position: {} for position in session.senders}
+        for holder, texts in shares.items():
+            for position, share in zip(partners[holder], texts, strict=True):
+                if share:
+                    opened[position][holder] = share
+        secrets_of = {
+            position: self._combine(session, position, shares_of)
+            for position, shares_of in opened.items()
+        }
+
         total = np.zeros_like(masked[uploaded[0]])
         for position in uploaded:
-            total += masked[position] - _stream(seeds[position], total)
-        for position in sorted(set(seeds) - set(uploaded)):
-            for other in uploaded:
-                key = agreed(seeds[position], public_keys[other][1], b"mask" + self.about)
-                mask = _stream(key, total)
+            total += masked[position]
+            total -= self_mask(secrets_of[position], total)
+        is_uploaded = set(uploaded)
+        for position in sorted(set(session.senders) - is_uploaded):
+            keys = under_wrapping_secret(session.wrapped[position], secrets_of[position])
+            others = [other for other in session.holders[position] if other != position]
+            for index, other in enumerate(others):
+                if other not in is_uploaded:
+                    continue
+                key = first_mask_key(keys[index * SEED : (index + 1) * SEED], self.about)
+                mask = mask_of(key, total)
                 total += mask if other > position else -mask
         return total
+
+    def _combine(self, session: _Session, position: int, shares: Mapping[int, bytes]) -> bytes:
+        """Return the secret of a client, from shares of it by their holders."""
+        if len(shares) < session.share_threshold:
+            raise TooFewClients(
+                f"{len(shares)} shares of a client's secret are left; expected at least "
+                f"{session.share_threshold}, the threshold"
+            )
+        usable = sorted(shares.items())[: session.share_threshold]
+        number_of = {holder: index for index, holder in enumerate(session.holders[position], 1)}
+        return combine_shares(
+            [number_of[holder] for holder, _ in usable], [share for _, share in usable]
+        )
 
 
 def _size(texts: Mapping[int, list[bytes]]) -> int:
     """Return how many bytes the texts of all clients have."""
     return sum(len(text) for of_client in texts.values() for text in of_client)
-
-
-class SecAggClient:
-    """One client of a secure sum.
-
-    Parameters
-    ----------
-    position : int
-        Its position in the cohort.
-    vector : ndarray of unsigned integers, optional
-        What is summed; only `masked` needs it.
-    kept : mapping, optional
-        The attribute `kept` of the same client in an earlier process. Nobody else may see any of
-        it: it holds the seeds of both keys and of the self-mask.
-    about : bytes
-        What the masks are agreed on for.
-    """
-
-    def __init__(
-        self,
-        position: int,
-        vector: Any = None,
-        kept: Mapping[str, Any] | None = None,
-        about: bytes = b"",
-    ) -> None:
-        self.position = position
-        self.vector = vector
-        self.about = about
-        fresh = [secrets.token_bytes(SECRET) for _ in range(3)]
-        self.kept: dict[str, Any] = {"secrets": fresh, **(kept or {})}
-        self.encryption_seed, self.mask_seed, self.self_mask_seed = self.kept["secrets"]
-
-    def public(self) -> list[bytes]:
-        """Return the public keys: one for encryption, one that masks are agreed on with."""
-        keys = [_key_of(seed).public_key() for seed in (self.encryption_seed, self.mask_seed)]
-        return [key.public_bytes_raw() for key in keys]
-
-    def split(self, places: list[int], keys: list[bytes], threshold: int) -> list[bytes]:
-        """Return encrypted shares of both secrets for each other client; its own stay with it.
-
-        Parameters
-        ----------
-        places : list of int
-            Positions of the clients that take part.
-        keys : list of bytes
-            Their public keys, two of each.
-        threshold : int
-            How many shares open a secret.
-        """
-        from Crypto.Protocol.SecretSharing import Shamir
-
-        if "share" in self.kept or self.position not in places:
-            raise ValueError(f"places is {places}; expected this client among them, and once")
-        of_key = Shamir.split(threshold, len(places), self.mask_seed, False)
-        of_self_mask = Shamir.split(threshold, len(places), self.self_mask_seed, False)
-        shares = [
-            bytes(key_share) + bytes(self_mask_share)
-            for (_, key_share), (_, self_mask_share) in zip(of_key, of_self_mask, strict=True)
-        ]
-        self.kept |= {"places": places, "keys": keys, "threshold": threshold}
-        self.kept["share"] = shares[places.index(self.position)]
-        return [
-            self._encrypt(receiver, share) for receiver, share in zip(places, shares, strict=True)
-        ]
-
-    def _encrypt(self, receiver: int, share: bytes) -> bytes:
-        """Return a share for another client; nothing for this one."""
-        if receiver == self.position:
-            return b""
-        # Each key encrypts one share, so that its nonce may be zero.
-        return bytes(
-            self._cipher(receiver, self.position, receiver).encrypt(bytes(12), share, None)
-        )
-
-    def masked(self, split: list[int], received: list[bytes]) -> tuple[Array, list[int]]:
-        """Return the vector under masks, and the senders whose shares cannot be decrypted.
-
-        The masks are the self-mask, plus those agreed on with clients at later positions, minus
-        those with clients at earlier ones.
-
-        Parameters
-        ----------
-        split : list of int
-            Positions of the clients that have split their secrets.
-        received : list of bytes
-            The encrypted shares that each of them sent to this client.
-        """
-        if "split" in self.kept or self.position not in split:
-            raise ValueError(f"split is {split}; expected this client among them, and one upload")
-        self._check("split", split, self.kept["places"])
-        self.kept |= {"split": split, "received": received}
-
-        total: Array = self.vector + _stream(self.self_mask_seed, self.vector)
-        for other in split:
-            if other == self.position:
-                continue
-            key = agreed(self.mask_seed, self._public_key(other, 1), b"mask" + self.about)
-            mask = _stream(key, total)
-            total += mask if other > self.position else -mask
-        return total, [sender for sender in split if not self._shares_of(sender)]
-
-    def opened(self, uploaded: list[int]) -> list[bytes]:
-        """Return one share of each client in `split`, empty if it could not be decrypted.
-
-        That is a share of the self-mask if the client's vector arrived, and of its key if it did
-        not: never both, which together would open the vector.
-        """
-        if "split" not in self.kept or "opened" in self.kept:
-            raise ValueError(
-                f"uploaded is {uploaded}; expected shares to be opened once, after an upload"
-            )
-        self._check("uploaded", uploaded, self.kept["split"])
-        self.kept["opened"] = True
-
-        opened = []
-        for sender in self.kept["split"]:
-            shares = self._shares_of(sender)
-            opened.append(shares[SECRET:] if sender in uploaded else shares[:SECRET])
-        return opened
-
-    def _shares_of(self, sender: int) -> bytes:
-        """Return the shares of both secrets of a client; nothing if they cannot be decrypted."""
-        from cryptography.exceptions import InvalidTag
-
-        if sender == self.position:
-            return bytes(self.kept["share"])
-        encrypted = bytes(self.kept["received"][self.kept["split"].index(sender)])
-        cipher = self._cipher(sender, sender, self.position)
-        try:
-            shares: bytes = cipher.decrypt(bytes(12), encrypted, None)
-        except (InvalidTag, ValueError):
-            return b""
-        return shares if len(shares) == 2 * SECRET else b""
-
-    def _check(self, name: str, positions: list[int], known: list[int]) -> None:
-        """Raise a ValueError if positions are not known, or fewer than the threshold."""
-        threshold = self.kept["threshold"]
-        if not set(positions) <= set(known) or len(set(positions)) < threshold:
-            raise ValueError(f"{name} is {positions}; expected at least {threshold} of {known}")
-
-    def _public_key(self, position: int, which: int) -> bytes:
-        """Return a public key of a client: 0 is for encryption, 1 for masks."""
-        return bytes(self.kept["keys"][2 * self.kept["places"].index(position) + which])
-
-    def _cipher(self, other: int, sender: int, receiver: int) -> Any:
-        """Return the cipher between this client and another; it makes a text 16 bytes longer."""
-        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
-        purpose = b"letter %d %d" % (sender, receiver)
-        return ChaCha20Poly1305(agreed(self.encryption_seed, self._public_key(other, 0), purpose))
-
-
-def agreed(seed: bytes, public: bytes, purpose: bytes) -> bytes:
-    """Return the 32 bytes that two clients derive alike, each from its seed and the other's key.
-
-    Raises
-    ------
-    ValueError
-        If `public` is no public key.
-    """
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
-
-    return _derived(_key_of(seed).exchange(X25519PublicKey.from_public_bytes(public)), purpose)
-
-
-def _key_of(seed: bytes) -> Any:
-    """Return the private key that a seed stands for."""
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-    return X25519PrivateKey.from_private_bytes(_derived(seed, b"key"))
-
-
-def _derived(secret: bytes, purpose: bytes) -> bytes:
-    """Return 32 bytes derived from a secret (HKDF, SHA-256)."""
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
-    return HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose).derive(secret)
-
-
-def _stream(seed: bytes, like: Array) -> Array:
-    """Return numbers that nobody tells from uniform ones without the seed (ChaCha20)."""
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
-
-    key = seed if len(seed) == 32 else _derived(seed, b"own mask")
-    encryptor = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
-    stream = encryptor.update(bytes(like.nbytes))
-    return np.frombuffer(stream, like.dtype).copy()

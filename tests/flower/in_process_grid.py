@@ -22,7 +22,7 @@ from flwr.proto.message_pb2 import Message as ProtoMessage
 from flwr.supercore.task_identity import TaskIdentity
 
 from fgmp.flower import OverFlower, client_app, table_app
-from fgmp.privacy.masking import TRIPS
+from fgmp.privacy.secagg_client import TRIPS
 
 # The trips of a secure sum, by the names that they have in messages.
 ADVERTISE_KEYS, SHARE_KEYS, MASKED_INPUT, UNMASK = TRIPS

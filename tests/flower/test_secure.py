@@ -20,7 +20,7 @@ from in_process_grid import (
 import fgmp
 from fgmp.faults import Corrupted
 from fgmp.flower.records import arrays_of, record_of
-from fgmp.privacy.masking import TRIPS
+from fgmp.privacy.secagg_client import TRIPS
 
 # Where all updates are lost.
 pytestmark = pytest.mark.filterwarnings("ignore:no update arrived")

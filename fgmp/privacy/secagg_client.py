@@ -1,0 +1,406 @@
+"""One client of a secure sum: what it keeps, what it answers, and what it refuses.
+
+The protocol is described in `fgmp.privacy.masking`, which has the server's part. A client trusts no
+server to follow it: each method refuses what would tell more than one sum of each number.
+
+What is derived from what:
+
+- Two clients agree on 32 bytes in a run, from the key of one and the public key of the other.
+- From these and the nonces of both they derive three keys for a session: one that shares are
+  encrypted by, one of the first sum's masks, and one of the later ones, of which the number of the
+  sum is the nonce. What the sum is for goes into the keys of masks.
+- A self-mask comes from a secret of its own, one for each sum.
+
+Only the key of the first sum's masks, and self-masks, are ever opened.
+"""
+
+import hmac
+import secrets
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..sparse_model import Array
+from .neighbours import Neighbourhoods
+from .secret_sharing import SECRET, random_secrets, split_secrets
+
+NONCE = 16  # bytes that a client adds to a session
+SEED = 32  # bytes of a key that masks are made of
+MOST_SUMS = 16  # of a session
+
+# Names of the trips, which are methods of a `SecAggClient`, and of the arguments of each. These
+# names travel over the network.
+TRIPS = {
+    "advertise_keys": (),
+    "share_keys": ("places", "keys", "threshold", "n_sums"),
+    "masked_input": ("number", "senders", "received"),
+    "unmask": ("number", "uploaded"),
+}
+
+
+class KeyPair:
+    """The key of a client, which lasts as long as a run.
+
+    It is never shared nor opened.
+
+    Parameters
+    ----------
+    seed : bytes, optional
+        32 bytes, the private key; by default a new one.
+    """
+
+    def __init__(self, seed: bytes | None = None) -> None:
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+        self.seed = secrets.token_bytes(32) if seed is None else seed
+        self._private = X25519PrivateKey.from_private_bytes(self.seed)
+        self.public: bytes = self._private.public_key().public_bytes_raw()
+        self._agreed: dict[bytes, bytes] = {}
+
+    def agreed(self, public: bytes) -> bytes:
+        """Return the 32 bytes that this client and another derive alike, from its public key.
+
+        Raises
+        ------
+        ValueError
+            If `public` is no public key.
+        """
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+
+        if public not in self._agreed:
+            exchanged = self._private.exchange(X25519PublicKey.from_public_bytes(public))
+            self._agreed[public] = _extracted(exchanged)
+        return self._agreed[public]
+
+
+class SecAggClient:
+    """One client of a secure sum.
+
+    Parameters
+    ----------
+    position : int
+        Its position in the cohort.
+    keys : KeyPair
+    vector : ndarray of unsigned integers, optional
+        What is summed; only `masked_input` needs it.
+    kept : mapping, optional
+        The attribute `kept` of the same client in an earlier process. Nobody else may see any of
+        it.
+    about : bytes
+        What the masks are agreed on for.
+    """
+
+    def __init__(
+        self,
+        position: int,
+        keys: KeyPair,
+        vector: Any = None,
+        kept: Mapping[str, Any] | None = None,
+        about: bytes = b"",
+    ) -> None:
+        self.position = position
+        self.keys = keys
+        self.vector = vector
+        self.about = about
+        self.kept: dict[str, Any] = dict(kept or {})
+
+    def advertise_keys(self) -> list[bytes]:
+        """Return a new nonce and the public key, and forget the session of before."""
+        self.kept = {"position": self.position, "nonce": secrets.token_bytes(NONCE)}
+        return [self.kept["nonce"], self.keys.public]
+
+    def share_keys(
+        self, places: list[int], keys: list[bytes], threshold: int, n_sums: int
+    ) -> list[bytes]:
+        """Return a text for each holder: encrypted shares, and a seed under the wrapping secret.
+
+        Its own shares stay with this client, and its text for itself is empty.
+
+        Parameters
+        ----------
+        places : list of int
+            Positions of the clients that take part.
+        keys : list of bytes
+            What they advertised, two texts of each.
+        threshold : int
+            How many clients have to stay in each sum.
+        n_sums : int
+            How many sums the session is for.
+        """
+        if "about" in self.kept or self.position not in places:
+            raise ValueError(f"places is {places}; expected this client among them, and once")
+        index = places.index(self.position)
+        if keys[2 * index : 2 * index + 2] != [self.kept["nonce"], self.keys.public]:
+            raise ValueError("keys has another key of this client; expected the one it advertised")
+        if not 1 <= n_sums <= MOST_SUMS:
+            raise ValueError(f"n_sums is {n_sums}; expected from 1 to {MOST_SUMS}")
+
+        neighbourhoods = Neighbourhoods(keys, threshold)
+        indices = neighbourhoods.holders_of(index)
+        holders = [places[holder] for holder in indices]
+        pairs = [
+            self._pair_keys(places[holder], keys[2 * holder], keys[2 * holder + 1])
+            for holder in indices
+        ]
+
+        wrapping_secret, *self_mask_seeds = random_secrets(1 + n_sums)
+        shares = split_secrets(
+            [wrapping_secret, *self_mask_seeds], len(holders), neighbourhoods.threshold
+        )
+        self.kept |= {
+            "about": self.about,
+            "places": places,
+            "threshold": threshold,
+            "share_threshold": neighbourhoods.threshold,
+            "n_sums": n_sums,
+            "holders": holders,
+            "letter_keys": [pair.letters for pair in pairs],  # until the first sum
+            "first_mask_keys": [pair.first_masks for pair in pairs],  # until the first sum
+            "mask_keys": [pair.later_masks for pair in pairs],
+            "self_mask_seeds": self_mask_seeds,
+            "shares": shares[holders.index(self.position)],
+            "number": -1,  # of the last sum
+            "is_open": True,  # whether its shares were opened
+        }
+        wrapped = under_wrapping_secret(
+            b"".join(pair.first_masks for pair in pairs), wrapping_secret
+        )
+        texts = []
+        for holder, pair, share in zip(holders, pairs, shares, strict=True):
+            if holder == self.position:
+                texts.append(b"")
+                continue
+            texts.append(self._encrypted(pair.letters, holder, share) + wrapped[:SEED])
+            wrapped = wrapped[SEED:]
+        return texts
+
+    def masked_input(
+        self, number: int, senders: list[int], received: list[bytes]
+    ) -> tuple[Array, list[int]]:
+        """Return the vector under masks, and the senders whose shares cannot be decrypted.
+
+        The masks are the self-mask, plus those agreed on with neighbours at later positions, minus
+        those with neighbours at earlier ones.
+
+        Parameters
+        ----------
+        number : int
+            Of the sum in the session: one after another, and each once.
+        senders : list of int
+            In the first sum positions of the clients that have shared their secrets.
+        received : list of bytes
+            In the first sum the encrypted shares that each of its neighbours among them sent.
+        """
+        kept = self.kept
+        if kept.get("about") != self.about:
+            raise ValueError("the sum is of other weights; expected those of the session")
+        if number != kept["number"] + 1 or not kept["is_open"] or number >= kept["n_sums"]:
+            raise ValueError(
+                f"number is {number}; expected sums one after another, each opened, and up to "
+                f"{kept['n_sums']} of them"
+            )
+        unopened: list[int] = []
+        if number == 0:
+            unopened = self._receive_shares(senders, received)
+            mask_keys = [first_mask_key(key, self.about) for key in kept.pop("first_mask_keys")]
+        elif senders or received:
+            raise ValueError(f"senders is {senders}; expected the senders of the first sum")
+        else:
+            mask_keys = kept["mask_keys"]
+        kept["number"] = number
+        kept["is_open"] = False
+
+        total: Array = self.vector + self_mask(kept["self_mask_seeds"][number], self.vector)
+        for partner, key in zip(kept["partners"], mask_keys, strict=True):
+            if partner > self.position:
+                total += mask_of(key, total, number)
+            elif partner < self.position:
+                total -= mask_of(key, total, number)
+        return total, unopened
+
+    def unmask(self, number: int, uploaded: list[int]) -> list[bytes]:
+        """Return one share of each neighbour and of itself, empty if it could not be decrypted.
+
+        That is a share of the seed of the self-mask if the vector is in the sum, and of the
+        wrapping secret if it is not: never both, which together would open the vector. Not all are
+        in the sum in the first one of a session only, and that is then the last one.
+
+        Parameters
+        ----------
+        number : int
+            Of the sum.
+        uploaded : list of int
+            The positions of the clients whose vectors are in it.
+        """
+        kept = self.kept
+        if kept.get("number", -1) != number or kept["is_open"]:
+            raise ValueError(
+                f"uploaded is {uploaded}; expected shares to be opened once, after an upload"
+            )
+        are_all_in = set(uploaded) == set(kept["senders"])
+        if number > 0 and not are_all_in:
+            raise ValueError(f"uploaded is {uploaded}; expected all of {kept['senders']}")
+        self._check_who_stays("uploaded", uploaded, kept["senders"])
+        kept["is_open"] = True
+        if not are_all_in:
+            kept["n_sums"] = 0  # no more sums in this session
+
+        is_in_sum = set(uploaded)
+        of_self_mask = slice((1 + number) * SECRET, (2 + number) * SECRET)
+        of_wrapping_secret = slice(0, SECRET)
+        return [
+            shares[of_self_mask if partner in is_in_sum else of_wrapping_secret]
+            for partner, shares in zip(kept["partners"], kept["partner_shares"], strict=True)
+        ]
+
+    def _receive_shares(self, senders: list[int], received: list[bytes]) -> list[int]:
+        """Decrypt the shares of neighbours, and return the senders of those that make no sense."""
+        kept = self.kept
+        self._check_who_stays("senders", senders, kept["places"])
+        is_sender = set(senders)
+        places = [i for i, holder in enumerate(kept["holders"]) if holder in is_sender]
+        partners = [kept["holders"][i] for i in places]
+        partner_shares = []
+        for i, text in zip(places, received, strict=True):
+            partner = kept["holders"][i]
+            is_own = partner == self.position
+            partner_shares.append(
+                kept["shares"] if is_own else self._decrypted(kept["letter_keys"][i], partner, text)
+            )
+        del kept["letter_keys"]
+        kept["senders"] = senders
+        kept["partners"] = partners
+        kept["partner_shares"] = partner_shares
+        for name in ("first_mask_keys", "mask_keys"):
+            kept[name] = [kept[name][i] for i in places]
+        shares_of = zip(partners, partner_shares, strict=True)
+        return [partner for partner, shares in shares_of if not shares]
+
+    def _check_who_stays(self, name: str, positions: list[int], known: list[int]) -> None:
+        """Raise a ValueError unless enough clients stay, of which this is one, and neighbours."""
+        staying = set(positions)
+        if (
+            not staying <= set(known)
+            or len(staying) < self.kept["threshold"]
+            or self.position not in staying
+        ):
+            raise ValueError(
+                f"{name} is {positions}; expected at least {self.kept['threshold']} of {known}, "
+                f"{self.position} among them"
+            )
+        n_neighbours = len(staying.intersection(self.kept["holders"]))
+        if n_neighbours < self.kept["share_threshold"]:
+            raise ValueError(
+                f"{name} has {n_neighbours} of those that hold shares of this client; expected at "
+                f"least {self.kept['share_threshold']}"
+            )
+
+    def _pair_keys(self, other: int, nonce: bytes, public: bytes) -> "_PairKeys":
+        """Return what this client and another derive for a session; nothing for itself."""
+        if other == self.position:
+            return _PairKeys(b"", b"", b"")
+        nonces = self.kept["nonce"] + nonce if other > self.position else nonce + self.kept["nonce"]
+        agreed = self.keys.agreed(public)
+        return _PairKeys(
+            _expanded(agreed, b"shares" + nonces),
+            _expanded(agreed, b"first masks" + nonces),
+            _expanded(agreed, b"later masks" + nonces + self.about),
+        )
+
+    def _encrypted(self, key: bytes, receiver: int, shares: bytes) -> bytes:
+        """Return shares for another client, 16 bytes longer."""
+        text: bytes = _aead()(key).encrypt(_letter_nonce(self.position, receiver), shares, None)
+        return text
+
+    def _decrypted(self, key: bytes, sender: int, text: bytes) -> bytes:
+        """Return the shares that another client sent; nothing if they cannot be decrypted."""
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            shares: bytes = _aead()(key).decrypt(_letter_nonce(sender, self.position), text, None)
+        except (InvalidTag, ValueError):
+            return b""
+        return shares if len(shares) == (1 + self.kept["n_sums"]) * SECRET else b""
+
+
+class _PairKeys(NamedTuple):
+    """The keys that two clients derive for a session, each alone.
+
+    Attributes
+    ----------
+    letters : bytes
+        Encrypts shares.
+    first_masks : bytes
+        Of the masks of the first sum. It is opened if one of the two is lost.
+    later_masks : bytes
+        Of the masks of all other sums.
+    """
+
+    letters: bytes
+    first_masks: bytes
+    later_masks: bytes
+
+
+def check_public_key(public: bytes) -> None:
+    """Raise a ValueError if nobody could agree on a secret with a public key."""
+    KeyPair(bytes(32)).agreed(public)
+
+
+def _letter_nonce(sender: int, receiver: int) -> bytes:
+    """Return the nonce of the one text that a client of a pair sends the other in a session."""
+    return bytes(11) + (b"\1" if sender > receiver else b"\0")
+
+
+def self_mask(seed: bytes, like: Array) -> Array:
+    """Return the self-mask that a seed stands for, of the shape and type of an array."""
+    return mask_of(_expanded(_extracted(seed), b"self-mask"), like)
+
+
+def first_mask_key(key: bytes, about: bytes) -> bytes:
+    """Return the key of a pair's masks in the first sum of a session, for what the sum is for."""
+    return _expanded(key, b"about" + about)
+
+
+def under_wrapping_secret(keys: bytes, wrapping_secret: bytes) -> bytes:
+    """Return keys under a secret that is used once; the same call takes it away."""
+    plain = np.frombuffer(keys, np.uint8)
+    key = _expanded(_extracted(wrapping_secret), b"wrap")
+    return (plain ^ mask_of(key, plain)).tobytes()
+
+
+def mask_of(key: bytes, like: Array, number: int = 0) -> Array:
+    """Return numbers that nobody tells from uniform ones without the key.
+
+    They are the stream of ChaCha20 for the nonce `number`, with which zeros are encrypted; the
+    bytes behind it authenticate the text, and are dropped.
+
+    Parameters
+    ----------
+    key : bytes
+        32 bytes, used once with each number.
+    like : ndarray
+        How many numbers, and of which type.
+    number : int, default 0
+    """
+    text = _aead()(key).encrypt(number.to_bytes(12, "little"), bytes(like.nbytes), None)
+    return np.frombuffer(text, like.dtype, like.size)
+
+
+@cache
+def _aead() -> Any:
+    """Return the class ChaCha20Poly1305, of a package that only secure sums need."""
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+    return ChaCha20Poly1305
+
+
+def _extracted(secret: bytes) -> bytes:
+    """Return a key of 32 bytes: the first half of HKDF, without salt."""
+    return hmac.digest(bytes(32), secret, "sha256")
+
+
+def _expanded(key: bytes, purpose: bytes) -> bytes:
+    """Return 32 bytes derived from a key: the second half of HKDF."""
+    return hmac.digest(key, purpose + b"\1", "sha256")
