@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .._support.optional import needs
 
 if TYPE_CHECKING:
-    from .linear import Bootstrap, FedGradMPClassifier, FedGradMPRegressor, SparsityPath
+    from .linear import Bootstrap, FedGradMPClassifier, FedGradMPRegressor, SparsityPath, Summary
     from .model_files import model_from_json
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "FedGradMPClassifier",
     "FedGradMPRegressor",
     "SparsityPath",
+    "Summary",
     "model_from_json",
 ]
 

@@ -58,8 +58,9 @@ from .inputs import N_NAMED, as_random_state, columns_not_finite, refuse_overflo
 from .model_files import model_to_json
 from .selection_path import ROWS_PER_COEFFICIENT, SparsityPath, most_identifiable
 from .session import FitClients, FitSettings, Report, Session
+from .summary import Summary, summarize
 
-__all__ = ["Bootstrap", "FedGradMPClassifier", "FedGradMPRegressor", "SparsityPath"]
+__all__ = ["Bootstrap", "FedGradMPClassifier", "FedGradMPRegressor", "SparsityPath", "Summary"]
 
 # The sparsities that "cv" chooses from.
 _SPARSITIES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
@@ -228,10 +229,12 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = fitted.n_rounds
         self.history_ = fitted.history
 
-        for of_last_fit in ("cv_", "intercepts_"):
+        for of_last_fit in ("cv_", "intercepts_", "covariance_"):
             self.__dict__.pop(of_last_fit, None)
         if fitted.cross_validation is not None:
             self.cv_ = fitted.cross_validation
+        if fitted.covariance is not None:
+            self.covariance_ = fitted.covariance
         if fitted.intercepts is not None:
             intercepts = fitted.intercepts.tolist()
             self.intercepts_ = dict(zip(self.groups_.tolist(), intercepts, strict=True))
@@ -483,7 +486,57 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             )
         return "no feature is in the model: none that was tried lowers the loss on all rows"
 
-    # The bootstrap, and copies.
+    # How sure: standard errors, and the bootstrap.
+
+    def summary(self, level: float = 0.95) -> Summary:
+        """Return coefficients with standard errors and intervals, given the chosen features.
+
+        The errors are model-based, and site-robust: a cluster sandwich with the groups as clusters.
+        Both come from sums that the fit has made, over a network and under masks, too. The choice
+        of the features is in neither, and `bootstrap` shows how often a feature is chosen again.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            The coverage of the intervals, above 0 and at most 1.
+
+        Returns
+        -------
+        Summary
+            A table with notes. ``to_frame()`` returns it for pandas, and `columns` has the arrays.
+
+        Raises
+        ------
+        ValueError
+            If the fit had no minimiser (``polish=False``), was private, or has more than 1,000
+            coefficients.
+
+        Notes
+        -----
+        Model-based errors are those of least squares, with the residual variance over n - k, or of
+        maximum likelihood. With a finite C, A is the Hessian H of the mean loss and the ridge, and
+        the covariance A^-1 H A^-1 / n is that of a ridge estimate about its own mean. The sandwich
+        is A^-1 M A^-1, with M the sum of the outer products of the gradients of the groups, times
+        G/(G-1) (n-1)/(n-k), the finite-sample correction of statsmodels and Stata. Under masks
+        there is none with fewer than four groups, because the sum would tell one of them the
+        gradients of the others. With an intercept for each group k counts these, as a column for
+        each group would. A row of weight 2 counts as two rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fgmp
+        >>> X = np.random.default_rng(0).standard_normal((400, 6))
+        >>> y = 3 * X[:, 2] - X[:, 4] + np.random.default_rng(1).standard_normal(400)
+        >>> model = fgmp.FedGradMPRegressor(2).fit(X, y, groups=np.arange(400) % 8)
+        >>> table = model.summary().columns
+        >>> table["feature"].tolist()
+        ['(intercept)', 'x2', 'x4']
+        >>> bool(np.all(np.abs(table["coefficient"] - [0, 3, -1]) < 4 * table["standard_error"]))
+        True
+        """
+        check_is_fitted(self)
+        return summarize(self, level)
 
     def bootstrap(
         self, n_resamples: int = 200, over: str = "groups", *, random_state: Any = None
@@ -667,6 +720,9 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         of tau included.
     cv_ : SparsityPath
         With ``sparsity="cv"`` how the sparsity was chosen.
+    covariance_ : Covariance
+        The covariance of the coefficients, which `summary` shows. A private model, or one with
+        ``polish=False``, has none.
     """
 
     def predict(self, X: Any, groups: Any = None) -> Array:

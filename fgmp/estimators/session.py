@@ -83,6 +83,8 @@ class FitSettings:
     sparsity, method, standardize, polish, rounds, tol, cohort_size, local_iterations, batch_size, \
 n_folds, is_secure, is_private
         As in `FedGradMPRegressor`.
+    with_covariance : bool
+        Whether the covariance of the coefficients is summed. A resample goes without.
     """
 
     shape: ProblemInfo
@@ -103,6 +105,7 @@ n_folds, is_secure, is_private
     n_folds: int
     is_secure: bool
     is_private: bool
+    with_covariance: bool = True
 
     @property
     def loss(self) -> Loss:
