@@ -163,9 +163,9 @@ def _fit_with_noise(session: Session, sparsity: int) -> FittedModel:
 def _covariance(
     session: Session, clients: StandardizedClients, stats: StandardizationStats, model: SparseModel
 ) -> Covariance | None:
-    """Return the covariance of a refitted model, unless the session goes without."""
+    """Return the covariance of a refitted model, unless coefficients are all that is wanted."""
     settings = session.settings
-    if not settings.with_covariance:
+    if settings.coefficients_only:
         return None
     return coefficient_covariance(session, clients, model, stats.deviations, settings.ridge)
 
@@ -176,7 +176,7 @@ def _in_original_units(
     """Return intercept and coefficients as in `FittedModel`, and the intercepts of the clients."""
     settings = session.settings
     table = stats.standardization.to_original_units(model)
-    if not settings.intercept_per_client:
+    if not settings.intercept_per_client or settings.coefficients_only:
         return table, None
 
     intercepts = client_intercepts(session, rows, stats, table)

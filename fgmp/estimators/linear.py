@@ -6,10 +6,11 @@ the fit (`fgmp.estimators.fitting`), sets its result as attributes, and gives ad
 """
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
+from joblib import delayed
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, RegressorMixin, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
@@ -49,16 +50,17 @@ from ..privacy.noise import GaussianNoise
 from ..privacy.secure_sums import SecureSum, TooLarge
 from ..shared_support.newton import Separated
 from ..sparse_model import Array, IndexArray
-from .bootstrap import Bootstrap, draw_counts
+from .bootstrap import Bootstrap, draw_counts, draw_multiplicities, run_with_bar
 from .client_sums import BeyondRange
 from .federated_table import FederatedTable
 from .fitting import FittedModel, fit_model
 from .groups import encode_groups, group_of_each_row, preview
 from .inputs import N_NAMED, as_random_state, columns_not_finite, refuse_overflow
 from .model_files import model_to_json
+from .resampling import ResampledClients
 from .selection_path import ROWS_PER_COEFFICIENT, SparsityPath, most_identifiable
 from .session import FitClients, FitSettings, Report, Session
-from .summary import Summary, summarize
+from .summary import Summary, names_of_features, summarize
 
 __all__ = ["Bootstrap", "FedGradMPClassifier", "FedGradMPRegressor", "SparsityPath", "Summary"]
 
@@ -539,14 +541,21 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         return summarize(self, level)
 
     def bootstrap(
-        self, n_resamples: int = 200, over: str = "groups", *, random_state: Any = None
+        self,
+        n_resamples: int = 200,
+        over: str = "groups",
+        *,
+        random_state: Any = None,
+        n_jobs: int | None = None,
     ) -> Bootstrap:
         """Fit the model to resamples of its rows, to see which features are selected again.
 
         The sparsity is the one of the fit, and every resample starts afresh from the model without
         features. A group that is drawn twice counts twice as much, and stays one client. The data
         are those that `fit` was called with, to which the estimator keeps a reference: a pickle, or
-        a copy, holds nothing of them.
+        a copy, holds nothing of them. After a fit over a network `fgmp.flower.bootstrap_over` draws
+        whole clients, and needs no rows. On a
+        terminal a bar shows the progress from two seconds on.
 
         Parameters
         ----------
@@ -557,6 +566,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             within each group.
         random_state : int, RandomState or None
             Seed of the draws.
+        n_jobs : int, optional
+            Number of processes, as in joblib; -1 is one for each processor. By default there is one
+            process. The result does not depend on it.
 
         Returns
         -------
@@ -575,26 +587,73 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         y = np.asarray(data.y)
         classes = getattr(self, "classes_", None)
         rng = as_random_state(random_state)
+        check_integer("n_resamples", n_resamples)
+        draws = [draw_counts(y, data.codes, over, classes, rng) for _ in range(n_resamples)]
+        if over == "groups":
+            clients = self._clients_of(data)
+            first_rows = np.unique(data.codes[data.codes >= 0], return_index=True)[1]
+            rows = np.flatnonzero(data.codes >= 0)[first_rows]
+            tasks = [
+                delayed(self._coefficients_of_drawn_clients)(
+                    clients, counts[rows].astype(np.intp), _report_nothing
+                )
+                for counts in draws
+            ]
+        else:
+            tasks = [
+                delayed(self._coefficients_of_resample)(data, data.weights * counts)
+                for counts in draws
+            ]
+        coefficients = run_with_bar(tasks, n_jobs)
+        return self._bootstrap_of(coefficients)
 
+    def bootstrap_sites(
+        self, clients: FitClients, n_resamples: int, random_state: Any, report: Report
+    ) -> Bootstrap:
+        """Draw clients on other machines; `fgmp.flower.bootstrap_over` calls this method.
+
+        Parameters
+        ----------
+        clients : FitClients
+            The clients.
+        n_resamples, random_state
+            As in `bootstrap`.
+        report : callable (words, run, unit)
+            As in `Session`.
+        """
+        check_is_fitted(self)
+        self._check_resampling()
+        n_clients = len(clients.shape.rows)
+        check_integer("n_clients", n_clients, at_least=2, why="of a bootstrap over clients")
+        rng = as_random_state(random_state)
         coefficients = []
         for _ in range(check_integer("n_resamples", n_resamples)):
-            counts = draw_counts(y, data.codes, over, classes, rng)
-            coefficients.append(self._coefficients_of_resample(data, data.weights * counts))
-        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
-        return Bootstrap(np.array(coefficients), np.atleast_2d(self.coef_), tuple(map(str, names)))
+            counts = draw_multiplicities(n_clients, rng)
+            coefficients.append(self._coefficients_of_drawn_clients(clients, counts, report))
+        return self._bootstrap_of(coefficients)
+
+    def _bootstrap_of(self, coefficients: list[Array]) -> Bootstrap:
+        """Return the coefficients of resamples as a `Bootstrap`."""
+        names = tuple(names_of_features(self))
+        return Bootstrap(np.array(coefficients), np.atleast_2d(self.coef_), names)
 
     def _check_bootstrap(self, over: str) -> None:
-        """Raise a ValueError if the model cannot be fitted to resamples."""
+        """Raise a ValueError if the model cannot be fitted to resamples of its rows."""
         if not hasattr(self, "_training_data"):
             raise ValueError(
                 "the model has no rows: it was fitted over a network, or is a copy, with which "
-                "data do not travel; expected a model that `fit` was called on in this process"
+                "data do not travel; expected a model that `fit` was called on in this process. "
+                "fgmp.flower.bootstrap_over draws clients over a network"
             )
         check_option("over", over, ("groups", "rows"))
         if over == "groups" and len(self.groups_) < 2:
             raise ValueError(
                 "groups has one group; expected at least two for over='groups' (or over='rows')"
             )
+        self._check_resampling()
+
+    def _check_resampling(self) -> None:
+        """Raise a ValueError for a model with noise."""
         if self.private is not None:
             raise ValueError(
                 "private is given, and every resample would spend its epsilon again; expected "
@@ -602,12 +661,34 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 "what each fit spends"
             )
 
+    def _clients_of(self, data: TrainingData) -> FederatedTable:
+        """Return the clients of the fit anew, with the class weights that it had."""
+        model = clone(self)
+        X, y = model._validated(data.X, model._validated_targets(data.y))
+        targets, loss, weights = model._targets(y, data.weights)
+        return FederatedTable(X, targets, weights, data.codes, loss)
+
+    def _coefficients_of_drawn_clients(
+        self, clients: FitClients, counts: IndexArray, report: Report
+    ) -> Array:
+        """Return the coefficients for clients that were drawn, shape (n_outputs, n_features)."""
+        drawn = ResampledClients(clients, counts)
+        model = clone(self).set_params(sparsity=self.sparsity_)
+        if self.cohort_size is not None:
+            model.cohort_size = min(self.cohort_size, len(drawn.drawn))
+        if self.sparsity == "all":
+            model.sparsity = "all"
+        seed = int(as_random_state(self.random_state).randint(2**31 - 1))
+        settings = replace(model._settings(drawn), coefficients_only=True, is_secure=False)
+        try:
+            fitted = fit_model(Session(drawn, settings, seed, None, report), [self.sparsity_])
+        except Separated as error:
+            self._refuse_separated(error)
+        return fitted.table.reshape(len(fitted.table), -1)[1:].T.copy()
+
     def _coefficients_of_resample(self, data: TrainingData, weights: Array) -> Array:
         """Return the coefficients for other weights of the rows, shape (n_outputs, n_features)."""
         model = clone(self).set_params(sparsity=self.sparsity_, min_rows=1)
-        if self.cohort_size is not None:
-            n_groups = len(np.unique(data.codes[weights > 0]))
-            model.cohort_size = min(self.cohort_size, n_groups)
         with suppress_advice():  # the fit has given it
             model.fit(data.X, data.y, groups=data.groups, sample_weight=weights)
         return np.atleast_2d(model.coef_)

@@ -83,8 +83,8 @@ class FitSettings:
     sparsity, method, standardize, polish, rounds, tol, cohort_size, local_iterations, batch_size, \
 n_folds, is_secure, is_private
         As in `FedGradMPRegressor`.
-    with_covariance : bool
-        Whether the covariance of the coefficients is summed. A resample goes without.
+    coefficients_only : bool
+        Whether the fit is a resample, which sums neither a covariance nor intercepts of clients.
     """
 
     shape: ProblemInfo
@@ -105,7 +105,7 @@ n_folds, is_secure, is_private
     n_folds: int
     is_secure: bool
     is_private: bool
-    with_covariance: bool = True
+    coefficients_only: bool = False
 
     @property
     def loss(self) -> Loss:
