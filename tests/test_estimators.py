@@ -122,8 +122,9 @@ def test_the_history_is_of_the_model_in_the_units_of_the_table(make, fit_interce
         )
     history = model.history_
     np.testing.assert_allclose(history["objective"][[0, -1]], [start, end], rtol=1e-9)
-    # The units, the one round and the path, and what closes: exchanges beside the method's are rounds of their own.
-    assert history["round"][:2].tolist() == [1, 2] and (history["round"][-1] > 3) == polish
+    # The units, the one round, the path, what closes, and the comparison of units: exchanges beside the method's are
+    # rounds of their own.
+    assert history["round"][:2].tolist() == [1, 2] and (history["round"][-1] > 4) == polish
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)

@@ -103,6 +103,7 @@ def linear(model, X):
     return model.decision_function(X) if hasattr(model, "decision_function") else model.predict(X)
 
 
+@pytest.mark.filterwarnings("ignore:columns whose spread or mean is far off")
 @pytest.mark.parametrize("factor", [1e-7, 1e5, 1e7])
 @pytest.mark.parametrize("n_rows", [100, 8])
 def test_a_site_in_other_units_is_not_lost_under_masks(factor, n_rows):

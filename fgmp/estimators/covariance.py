@@ -30,7 +30,7 @@ from ..solvers import RestrictedProblem
 from ..sparse_model import Array, IndexArray, SparseModel
 from .client_sums import ClientSums, State, join_digits, split_digits
 from .selection_path import StandardizedClients
-from .session import FitSettings, Session
+from .session import FitSettings, Session, share_of
 from .standardization import Standardization
 
 # Covariances are summed for at most this number of coefficients: 500,000 numbers of each client.
@@ -103,17 +103,11 @@ class GradientProducts(ClientSums):
         parts = [np.array([problem.value(predictions)]), problem.hessian(predictions)[upper]]
         if self.with_products:
             gradient = problem.gradient(predictions) + self.ridge * coefficients
-            scale = self.total_weight * self._share_of(client)
+            scale = self.total_weight * share_of(client, self.shares, self.n_rows)
             product = scale * np.outer(gradient, gradient)[upper]
             digits = split_digits(product, _PRODUCT_DIGITS) if self.masked else product
             parts.append(digits.reshape(-1))
         return np.concatenate(parts)
-
-    def _share_of(self, client: Client) -> float:
-        """Return the weight p_i of a client."""
-        if self.shares is None:
-            return client.n_samples / self.n_rows
-        return self.shares[client.client_id]
 
     def add_products(self, state: State, mean: Array) -> State:
         """Append the sums."""
@@ -233,11 +227,10 @@ def coefficient_covariance(
         return None
 
     why_not = _why_no_products(settings)
-    shares = _shares_beside_rows(settings)
     method = GradientProducts(
         ridge=ridge,
         total_weight=settings.total_weight,
-        shares=shares,
+        shares=settings.shares_beside_rows,
         n_rows=settings.n_rows,
         with_products=not why_not,
         masked=settings.is_secure,
@@ -268,14 +261,6 @@ def _why_no_products(settings: FitSettings) -> str:
             f"the gradients of others; it is made of {LEAST_CLIENTS_UNDER_MASKS} or more"
         )
     return ""
-
-
-def _shares_beside_rows(settings: FitSettings) -> tuple[float, ...] | None:
-    """Return the weights of the clients, or None if these are their parts of all rows."""
-    rows = np.asarray(settings.shape.rows, np.float64)
-    if np.array_equal(settings.shape.weights, rows / rows.sum()):
-        return None
-    return tuple(np.asarray(settings.shape.weights).tolist())
 
 
 def _covariance(

@@ -7,6 +7,7 @@
 5. Refit: Newton steps on the features of this model (`refit`).
 6. Covariance: one more sum at the refitted model, for standard errors (`covariance`).
 
+At the end clients compare their own columns with the common units (`unit_check`).
 All stages see sums over the clients only, whether these are in this process or on other machines.
 """
 
@@ -31,6 +32,7 @@ from .selection_path import (
 )
 from .session import Session
 from .standardization import StandardizationStats, standardization_stats, unstandardized
+from .unit_check import UnusualColumn, compare_units
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +55,8 @@ class FittedModel:
         The intercepts of the clients, if each has its own and no masks hide them.
     covariance : Covariance or None
         The covariance of the coefficients, if they are a minimiser and there are any.
+    unusual : sequence of UnusualColumn
+        The columns that some clients seem to count in other units.
     """
 
     table: Array
@@ -64,6 +68,7 @@ class FittedModel:
     cross_validation: SparsityPath | None = None
     intercepts: Array | None = None
     covariance: Covariance | None = None
+    unusual: Sequence[UnusualColumn] = ()
 
 
 def fit_model(session: Session, grid: Sequence[int]) -> FittedModel:
@@ -107,6 +112,7 @@ def _fit_few_features(session: Session, grid: Sequence[int]) -> FittedModel:
     if settings.polish:
         covariance = _covariance(session, clients, stats, refitted.model)
     table, intercepts = _in_original_units(session, rows, stats, refitted.model)
+    unusual = compare_units(session, rows, stats)
     return FittedModel(
         table=table,
         intercepts=intercepts,
@@ -117,6 +123,7 @@ def _fit_few_features(session: Session, grid: Sequence[int]) -> FittedModel:
         history=with_total_costs(refitted.history, session.totals),
         cross_validation=cross_validation,
         covariance=covariance,
+        unusual=unusual,
     )
 
 
@@ -132,6 +139,7 @@ def _fit_all_features(session: Session, n_features: int) -> FittedModel:
     refitted = refit_model(session, clients, model, history={}, polish=True)
     covariance = _covariance(session, clients, stats, refitted.model)
     table, intercepts = _in_original_units(session, rows, stats, refitted.model)
+    unusual = compare_units(session, rows, stats)
     return FittedModel(
         table=table,
         intercepts=intercepts,
@@ -141,6 +149,7 @@ def _fit_all_features(session: Session, n_features: int) -> FittedModel:
         n_rounds=0,
         history=with_total_costs(refitted.history, session.totals),
         covariance=covariance,
+        unusual=unusual,
     )
 
 

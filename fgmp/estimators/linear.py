@@ -36,6 +36,7 @@ from .._support.validation import (
 )
 from .._support.warnings import (
     advise_once,
+    is_called_by_model_selection,
     suppress_advice,
     warn_of_few_rows,
     warn_of_small_batches,
@@ -61,6 +62,7 @@ from .resampling import ResampledClients
 from .selection_path import ROWS_PER_COEFFICIENT, SparsityPath, most_identifiable
 from .session import FitClients, FitSettings, Report, Session
 from .summary import Summary, names_of_features, summarize
+from .unit_check import UnusualColumn
 
 __all__ = ["Bootstrap", "FedGradMPClassifier", "FedGradMPRegressor", "SparsityPath", "Summary"]
 
@@ -156,7 +158,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 f"hide what each sends. fit takes groups=...; {_IN_SKLEARN.format('fit')}"
             )
         targets, loss, class_weights = self._targets(y, weights)
-        self.groups_ = labels[np.unique(codes[weights > 0])]
+        takes_part = np.isin(np.arange(len(labels)), codes[weights > 0])
+        self.groups_ = labels[takes_part]
+        self.missing_ = labels[~takes_part]
 
         if groups is None:
             min_rows = 1
@@ -440,7 +444,13 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     # Advice.
 
     def _advise_on_missing_groups(self, groups: Any) -> None:
-        """Warn if each group is to have an intercept and no groups are passed."""
+        """Warn if no groups are passed inside scikit-learn, or where each has an intercept."""
+        if groups is None and self.fit_intercept != "per_group" and is_called_by_model_selection():
+            advise_once(
+                "fit without groups",
+                "a fit inside scikit-learn got no groups: all rows are one group. Its folds know "
+                f"no groups either. {_IN_SKLEARN.format('fit')}",
+            )
         if groups is None and self.fit_intercept == "per_group":
             advise_once(
                 "fit without groups",
@@ -456,6 +466,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 f"Features {names} are constant, or so small that their squares are zero: "
                 "their coefficients are zero."
             )
+        if fitted.unusual:
+            advise_once("units", self._words_on_units(fitted.unusual))
         if self._rounds_ran_out(fitted):
             warn_user(
                 f"the rounds ran out: the last of {self.rounds} did more than tol={self.tol:g} of "
@@ -469,6 +481,23 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             warn_of_small_batches(self.batch_size, n_rows)
             if not is_classifier(self):
                 warn_of_few_rows(n_coefficients, n_rows, ROWS_PER_COEFFICIENT * n_coefficients)
+
+    def _words_on_units(self, unusual: Sequence[UnusualColumn]) -> str:
+        """Return which columns some groups seem to count in other units, and which group it is."""
+        names = [*names_of_features(self), "y"]
+        n_groups = len(self.groups_)
+        parts = []
+        for found in unusual[:N_NAMED]:
+            where = f"{found.n_clients} of {n_groups} groups"
+            if found.client_index is not None:
+                where = f"the group {self.groups_.tolist()[found.client_index]!r}"
+            parts.append(f"{names[found.column]!r} at {where}")
+        if len(unusual) > N_NAMED:
+            parts.append(f"{len(unusual) - N_NAMED} more")
+        return (
+            f"columns whose spread or mean is far off that of the other groups: {', '.join(parts)}. "
+            "They enter the model as they are; expected the same units in all groups"
+        )
 
     def _rounds_ran_out(self, fitted: FittedModel) -> bool:
         """Return whether the last of all rounds still lowered the objective by much."""
@@ -792,7 +821,10 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     support_ : ndarray of int
         The features with a coefficient that is not zero.
     groups_ : ndarray
-        The groups that take part.
+        The groups that take part. Over Flower these are the clients that replied to the end.
+    missing_ : ndarray
+        The other groups: those with fewer than `min_rows` rows, or without a positive weight. Over
+        Flower they are the clients that did not reply to the end.
     sparsity_, method_, n_iter_ : int, str, int
         tau and the method, as given or chosen, and the number of rounds.
     history_ : dict of ndarray

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..aggregation import Aggregator
 from ..callbacks import History, Run
-from ..federation import ProblemInfo
+from ..federation import Client, ProblemInfo
 from ..losses import Loss
 from ..rounds import Method, Transport
 from ..selection import PerAtom, PerOutput, Selection
@@ -156,6 +156,14 @@ n_folds, is_secure, is_private
         return "mean" if self.n_intercepts else "zero"
 
     @property
+    def shares_beside_rows(self) -> tuple[float, ...] | None:
+        """The weights of the clients; None if they are their parts of all rows, which they know."""
+        rows = np.asarray(self.shape.rows, np.float64)
+        if np.array_equal(self.shape.weights, rows / rows.sum()):
+            return None
+        return tuple(np.asarray(self.shape.weights).tolist())
+
+    @property
     def newton_steps(self) -> int:
         """Newton steps in one exchange."""
         return 1 if self.is_quadratic else NEWTON_STEPS
@@ -180,6 +188,13 @@ n_folds, is_secure, is_private
         These are 2 tau and tau features, or all of them, and the intercept.
         """
         return min(3 * n_features, self.n_features) + self.has_intercept
+
+
+def share_of(client: Client, shares: tuple[float, ...] | None, n_rows: int) -> float:
+    """Return the weight p_i of a client, which is its part of all rows if there are no shares."""
+    if shares is None:
+        return client.n_samples / n_rows
+    return shares[client.client_id]
 
 
 class Session:

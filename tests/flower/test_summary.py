@@ -97,3 +97,22 @@ def test_under_masks_clients_are_not_resampled():
     weights = np.random.default_rng(1).multinomial(4, np.full(4, 0.25), size=12) / 4
     solved = np.linalg.lstsq(weights, weights @ updates, rcond=None)[0]
     np.testing.assert_allclose(solved, updates, atol=1e-10)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_client_in_other_units_is_noticed_over_flower(secure):
+    """By the name of the column, and in the open by that of the client."""
+    X, y = CANCER
+    groups = np.arange(len(y)) % 4
+    X = X * np.where(np.arange(30) == 2, np.where(groups == 1, 100.0, 1.0)[:, None], 1.0)
+    estimator = fgmp.FedGradMPClassifier(3, secure=secure, rounds=2)
+    where = "1 of 4 groups" if secure else "the group 'client 1'"
+    with pytest.warns(fgmp.AdviceWarning, match=f"off that of the other groups: 'x2' at {where}"):
+        fit_over(
+            estimator,
+            sites_of(X, y, groups, masked_only=secure),
+            4,
+            [f"x{j}" for j in range(30)],
+            classes=[0, 1],
+            report=lambda line: None,
+        )
