@@ -57,14 +57,22 @@ from .federated_table import FederatedTable
 from .fitting import FittedModel, fit_model
 from .groups import encode_groups, group_of_each_row, preview
 from .inputs import N_NAMED, as_random_state, columns_not_finite, refuse_overflow
-from .model_files import model_to_json
+from .model_files import model_from_json, model_to_json
+from .report import FitReport, report_of, sent_of
 from .resampling import ResampledClients
 from .selection_path import ROWS_PER_COEFFICIENT, SparsityPath, most_identifiable
 from .session import FitClients, FitSettings, Report, Session
 from .summary import Summary, names_of_features, summarize
 from .unit_check import UnusualColumn
 
-__all__ = ["Bootstrap", "FedGradMPClassifier", "FedGradMPRegressor", "SparsityPath", "Summary"]
+__all__ = [
+    "Bootstrap",
+    "FedGradMPClassifier",
+    "FedGradMPRegressor",
+    "FitReport",
+    "SparsityPath",
+    "Summary",
+]
 
 # The sparsities that "cv" chooses from.
 _SPARSITIES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
@@ -218,6 +226,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         except TooLarge as error:
             self._refuse_beyond_masks(error, settings)
         self._set_fitted(fitted)
+        self.exchanges_ = tuple(sent_of(run) for run in session.log if run.history["round"][-1])
         self._advise(fitted, n_rows, settings.n_coefficients_per_client(fitted.sparsity))
 
     def _set_fitted(self, fitted: FittedModel) -> None:
@@ -495,7 +504,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         if len(unusual) > N_NAMED:
             parts.append(f"{len(unusual) - N_NAMED} more")
         return (
-            f"columns whose spread or mean is far off that of the other groups: {', '.join(parts)}. "
+            "columns whose spread or mean is far off that of the other groups: "
+            f"{', '.join(parts)}. "
             "They enter the model as they are; expected the same units in all groups"
         )
 
@@ -722,15 +732,63 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             model.fit(data.X, data.y, groups=data.groups, sample_weight=weights)
         return np.atleast_2d(model.coef_)
 
+    def report(self) -> FitReport:
+        """Return what left each group: in which form, when, how many bytes, how protected.
+
+        Returns
+        -------
+        FitReport
+            It prints as text, and ``to_markdown()`` returns Markdown.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fgmp
+        >>> X = np.random.default_rng(0).standard_normal((60, 4))
+        >>> model = fgmp.FedGradMPRegressor(1).fit(X, X[:, 2], groups=np.arange(60) % 3)
+        >>> report = model.report()
+        >>> report.stages[0].what, report.stages[0].n_clients
+        ('means and mean squares of all columns and the outcome', 3)
+        """
+        check_is_fitted(self)
+        return report_of(self)
+
     def to_json(self) -> str:
-        """Return the fitted model as JSON, which `fgmp.estimators.model_from_json` reads.
+        """Return the fitted model as JSON, which `from_json` reads.
 
         It holds numbers and names, and no pickle: the coefficients, intercepts, names of columns,
-        labels, groups that took part, and how the model was fitted. It holds nothing of the data,
-        and neither `history_` nor `cv_`.
+        labels, groups that took part and those that did not, how the model was fitted and its
+        sparsity chosen, and the covariance with the deviations of the chosen columns. It holds no
+        rows, and no `history_`.
         """
         check_is_fitted(self)
         return model_to_json(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the fitted model that `to_json` wrote: `predict` and `summary` have the same bits.
+
+        Raises
+        ------
+        ValueError
+            If the text is no such JSON, or of another class.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fgmp
+        >>> X = np.random.default_rng(0).standard_normal((60, 4))
+        >>> model = fgmp.FedGradMPClassifier(1).fit(X, X[:, 2] > 0, groups=np.arange(60) % 3)
+        >>> again = fgmp.FedGradMPClassifier.from_json(model.to_json())
+        >>> again.support_.tolist(), repr(again.summary()) == repr(model.summary())
+        ([2], True)
+        """
+        model = model_from_json(text)
+        if not isinstance(model, cls):
+            raise ValueError(
+                f"text is the model of a {type(model).__name__}; expected a {cls.__name__}"
+            )
+        return model
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -833,6 +891,8 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         of tau included.
     cv_ : SparsityPath
         With ``sparsity="cv"`` how the sparsity was chosen.
+    exchanges_ : tuple of Sent
+        What the groups sent, stage by stage, which `report` shows.
     covariance_ : Covariance
         The covariance of the coefficients, which `summary` shows. A private model, or one with
         ``polish=False``, has none.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -197,6 +198,14 @@ def share_of(client: Client, shares: tuple[float, ...] | None, n_rows: int) -> f
     return shares[client.client_id]
 
 
+class LoggedRun(NamedTuple):
+    """One run of a method: the method, when it began in UTC, and its history."""
+
+    method: Method
+    began: str
+    history: dict[str, Any]
+
+
 class Session:
     """Exchanges with the clients of one fit, and what these cost together.
 
@@ -221,6 +230,8 @@ class Session:
     ----------
     totals : Counter
         Rounds, seconds, bytes and rejected updates so far.
+    log : list of LoggedRun
+        The runs so far, for a report.
     """
 
     def __init__(
@@ -237,16 +248,19 @@ class Session:
         self.aggregator = aggregator
         self.report = report
         self.totals: Counter[str] = Counter()
+        self.log: list[LoggedRun] = []
 
     def run(self, method: Method, transport: Transport, rounds: int = 1, **options: Any) -> Result:
         """Run a method and add up its cost; raise a RuntimeError if no client answered.
 
         Its own warnings are suppressed, because an estimator gives its advice once, at the end.
         """
+        began = datetime.now(UTC).isoformat(timespec="seconds").removesuffix("+00:00")
         result = simulate_part(
             method, transport, rounds, rng=self.seed, aggregator=self.aggregator, **options
         )
         self.totals.update({name: result.history[name][-1] for name in TOTALS})
+        self.log.append(LoggedRun(method, began, result.history))
         has_rounds = bool(result.history["round"][-1])
         if has_rounds and not result.history["clients"][-1]:
             self._refuse_silence(method, dict(result.rejected))
