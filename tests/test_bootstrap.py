@@ -119,3 +119,27 @@ def test_bootstrap_of_a_private_model_is_refused():
             ValueError, match="private is given, and every resample would spend its epsilon again"
         ):
             model.bootstrap(2, over)
+
+
+def test_drawn_groups_count_as_rows_of_their_weight():
+    """Of a logistic model, too: the fit to whole groups with weights is that of weighted rows."""
+    X, y, groups = classification(2)
+    model = fgmp.FedGradMPClassifier(4, C=0.3).fit(X, y, groups)
+    found = model.bootstrap(3, random_state=0)
+    rng = np.random.RandomState(0)
+    n_groups = len(model.groups_)
+    for coef in found.coef:
+        counts = rng.multinomial(n_groups, np.full(n_groups, 1 / n_groups))[groups]
+        weighted = fgmp.FedGradMPClassifier(4, C=0.3, min_rows=1)
+        weighted.fit(X, y, groups, sample_weight=counts)
+        np.testing.assert_allclose(coef, weighted.coef_, rtol=1e-6)
+
+
+def test_the_number_of_processes_changes_no_bit_and_the_repr_is_short():
+    X, y, groups = regression()
+    model = fgmp.FedGradMPRegressor(3).fit(X, y, groups)
+    one, two = (model.bootstrap(4, random_state=0, n_jobs=n_jobs) for n_jobs in (1, 2))
+    np.testing.assert_array_equal(one.coef, two.coef)
+    rows = [model.bootstrap(3, "rows", random_state=0, n_jobs=n_jobs).coef for n_jobs in (None, 2)]
+    np.testing.assert_array_equal(*rows)
+    assert len(repr(one)) < 120 and repr(one).startswith("Bootstrap of 4 resamples: ")

@@ -131,9 +131,10 @@ def test_history_has_objectives_in_units_of_the_table(make, fit_intercept, polis
         end = log_loss(y, model.predict_proba(X), sample_weight=weights)
     history = model.history_
     np.testing.assert_allclose(history["objective"][[0, -1]], [start, end], rtol=1e-9)
-    # Units, the one round, the path and the refit: each exchange beside the method's is a round.
+    # Units, the one round, the path, the refit and the check of units: each exchange beside the
+    # method's is a round.
     assert history["round"][:2].tolist() == [1, 2]
-    assert (history["round"][-1] > 3) == polish
+    assert (history["round"][-1] > 4) == polish
 
 
 @each_estimator

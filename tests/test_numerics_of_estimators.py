@@ -120,6 +120,7 @@ def test_large_mean_does_not_change_fit_with_secure_sums(make, offset):
     )
 
 
+@pytest.mark.filterwarnings("ignore:columns whose spread or mean is far off")
 @pytest.mark.parametrize("factor", [1e-7, 1e5, 1e7])
 @pytest.mark.parametrize("n_rows", [100, 8])
 def test_group_in_other_units_takes_part_with_secure_sums(factor, n_rows):

@@ -66,8 +66,10 @@ def test_csr_gives_the_model_of_the_dense_table(kind, options, weighted):
         dense.n_iter_,
     )
     for column in set(dense.history_) - {"seconds"}:
+        # At the end units are compared, of dense columns only: one exchange more.
+        stop = None if column == "objective" else -1
         np.testing.assert_allclose(
-            thin.history_[column], dense.history_[column], rtol=1e-8, err_msg=column
+            thin.history_[column][:stop], dense.history_[column][:stop], rtol=1e-8, err_msg=column
         )
 
 

@@ -109,6 +109,16 @@ def advise_once(topic: str, message: str) -> None:
     warn_user(message)
 
 
+def is_called_by_model_selection() -> bool:
+    """Return whether scikit-learn's model selection, such as `cross_val_score`, is a caller."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith("sklearn.model_selection."):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def warn_of_small_batches(batch_size: int | None, rows: Sequence[int]) -> None:
     """Warn if clients have fewer rows than a minibatch.
 

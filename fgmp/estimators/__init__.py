@@ -10,14 +10,23 @@ from typing import TYPE_CHECKING, Any
 from .._support.optional import needs
 
 if TYPE_CHECKING:
-    from .linear import Bootstrap, FedGradMPClassifier, FedGradMPRegressor, SparsityPath
+    from .linear import (
+        Bootstrap,
+        FedGradMPClassifier,
+        FedGradMPRegressor,
+        FitReport,
+        SparsityPath,
+        Summary,
+    )
     from .model_files import model_from_json
 
 __all__ = [
     "Bootstrap",
     "FedGradMPClassifier",
     "FedGradMPRegressor",
+    "FitReport",
     "SparsityPath",
+    "Summary",
     "model_from_json",
 ]
 

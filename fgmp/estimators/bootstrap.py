@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import joblib
 import numpy as np
 
 from .._support.optional import needs
@@ -13,7 +14,13 @@ from ..sparse_model import Array, IndexArray
 _MAX_DRAWS = 100
 
 
-@dataclass(frozen=True, eq=False)
+# A feature is found again often if this share of the resamples selects it.
+_OFTEN = 0.9
+# Seconds until a bar appears.
+_PATIENCE = 2.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Bootstrap:
     """The coefficients of the resamples.
 
@@ -30,6 +37,14 @@ class Bootstrap:
     coef: Array
     estimate: Array
     names: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        often = int(np.count_nonzero(self.inclusion >= _OFTEN))
+        return (
+            f"Bootstrap of {len(self.coef)} resamples: {np.count_nonzero(self.inclusion)} of "
+            f"{len(self.names)} features are selected in any, {often} in at least "
+            f"{100 * _OFTEN:g} %"
+        )
 
     @property
     def inclusion(self) -> Array:
@@ -97,10 +112,11 @@ def draw_counts(
     labels: Any = [] if classes is None else classes
     for _ in range(_MAX_DRAWS):
         counts = np.zeros(len(codes))
+        times_drawn: Any
         if resampling == "groups":
-            times_drawn = _draw(len(groups), rng)
+            times_drawn = draw_multiplicities(len(groups), rng)
         else:
-            times_drawn = [_draw(len(rows), rng) for rows in groups]
+            times_drawn = [draw_multiplicities(len(rows), rng) for rows in groups]
         for rows, times in zip(groups, times_drawn, strict=True):
             counts[rows] = times
         if np.isin(labels, y[counts > 0]).all():
@@ -111,6 +127,26 @@ def draw_counts(
     )
 
 
-def _draw(size: int, rng: Any) -> Any:
+def draw_multiplicities(size: int, rng: Any) -> IndexArray:
     """Return how often each of `size` things is drawn in `size` draws with replacement."""
-    return rng.multinomial(size, np.full(size, 1 / size))
+    return np.asarray(rng.multinomial(size, np.full(size, 1 / size)))
+
+
+def run_with_bar(tasks: list[Any], n_jobs: int | None) -> list[Any]:
+    """Return the results of delayed tasks; on a terminal with a bar from two seconds on (tqdm).
+
+    Parameters
+    ----------
+    tasks : list
+        What `joblib.delayed` returned.
+    n_jobs : int or None
+        Number of processes.
+    """
+    results = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(tasks)
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return list(results)
+    # On a terminal only: elsewhere each step of a bar is a line of output that stays.
+    bar = tqdm(results, total=len(tasks), desc="resamples", delay=_PATIENCE, disable=None)
+    return list(bar)

@@ -128,7 +128,7 @@ class Moments(ClientSums):
 
     def log_sizes(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """Return log2 of the root mean square of each column, and 0 for a column of zeros."""
-        columns = _columns_of(client)
+        columns = columns_of(client)
         squares = np.append(
             _mean(columns.features**2, columns.weights),
             _mean(columns.targets**2, columns.weights),
@@ -137,25 +137,25 @@ class Moments(ClientSums):
 
     def means(self, client: Client, state: State, rng: np.random.Generator) -> Array:
         """Return the means in units of the sizes, under masks in digits."""
-        means = _columns_of(client).means() / state[0]
+        means = columns_of(client).means() / state[0]
         if self.masked:
             return split_digits(means, _MEAN_DIGITS)
         return np.asarray(means)
 
     def squares(self, client: Client, state: State, rng: np.random.Generator) -> Array:
         """Return the mean squares of deviations in squared units of the sizes."""
-        columns = _columns_of(client)
+        columns = columns_of(client)
         squares = columns.mean_squares(self._centre_of(columns, state))
         return np.asarray(squares / state[0] ** 2)
 
     def log_deviations(self, client: Client, state: State, rng: np.random.Generator) -> Array:
         """Return log2 of the root mean squares of deviations, and 0 if there are none."""
-        columns = _columns_of(client)
+        columns = columns_of(client)
         return _log_roots(columns.mean_squares(self._centre_of(columns, state)))
 
     def deviations(self, client: Client, state: State, rng: np.random.Generator) -> Array:
         """Return means and mean squares of deviations, in digits, in units of their sizes."""
-        columns = _columns_of(client)
+        columns = columns_of(client)
         centre = self._centre_of(columns, state)
         unit = state[2]
         means = columns.mean_deviations(centre) / unit
@@ -405,7 +405,7 @@ class _Columns(NamedTuple):
         return np.append(deviations, _mean(self.targets - of_targets, self.weights))
 
 
-def _columns_of(client: Client) -> _Columns:
+def columns_of(client: Client) -> _Columns:
     """Return the columns of a client; targets of labels as an indicator for each class."""
     targets, weights, loss = split_weights(client)
     labels = loss.class_labels

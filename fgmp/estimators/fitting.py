@@ -1,11 +1,13 @@
-"""A fit from its first exchange to its last: five stages, each a function of values.
+"""A fit from its first exchange to its last: six stages, each a function of values.
 
 1. Standardization statistics: common units, from sums over the clients (`standardization`).
 2. Feature selection: rounds select more features than are wanted (`selection_path`).
 3. Backward elimination: models with fewer and fewer of these (`selection_path`).
 4. Model selection: one of them by cross-validation, if asked for (`selection_path`).
 5. Refit: Newton steps on the features of this model (`refit`).
+6. Covariance: one more sum at the refitted model, for standard errors (`covariance`).
 
+At the end clients compare their own columns with the common units (`unit_check`).
 All stages see sums over the clients only, whether these are in this process or on other machines.
 """
 
@@ -16,7 +18,8 @@ import numpy as np
 
 from ..rounds import Transport
 from ..sparse_model import Array, SparseModel
-from .refit import client_intercepts, refit_model
+from .covariance import Covariance, coefficient_covariance
+from .refit import client_intercepts, refit_model, with_total_costs
 from .selection_path import (
     InitialSize,
     SparsityPath,
@@ -29,6 +32,7 @@ from .selection_path import (
 )
 from .session import Session
 from .standardization import StandardizationStats, standardization_stats, unstandardized
+from .unit_check import UnusualColumn, compare_units
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +53,10 @@ class FittedModel:
         How the sparsity was selected, if it was.
     intercepts : ndarray, shape (n_clients,), or None
         The intercepts of the clients, if each has its own and no masks hide them.
+    covariance : Covariance or None
+        The covariance of the coefficients, if they are a minimiser and there are any.
+    unusual : sequence of UnusualColumn
+        The columns that some clients seem to count in other units.
     """
 
     table: Array
@@ -59,6 +67,8 @@ class FittedModel:
     history: dict[str, Array]
     cross_validation: SparsityPath | None = None
     intercepts: Array | None = None
+    covariance: Covariance | None = None
+    unusual: Sequence[UnusualColumn] = ()
 
 
 def fit_model(session: Session, grid: Sequence[int]) -> FittedModel:
@@ -79,7 +89,7 @@ def fit_model(session: Session, grid: Sequence[int]) -> FittedModel:
 
 
 def _fit_few_features(session: Session, grid: Sequence[int]) -> FittedModel:
-    """Run the five stages."""
+    """Run the six stages."""
     settings = session.settings
     rows = session.clients.transport()
     stats = standardization_stats(session, rows)
@@ -98,7 +108,11 @@ def _fit_few_features(session: Session, grid: Sequence[int]) -> FittedModel:
     model = model_of_size(path, sparsity)
 
     refitted = refit_model(session, clients, model, selected.history, settings.polish)
+    covariance = None
+    if settings.polish:
+        covariance = _covariance(session, clients, stats, refitted.model)
     table, intercepts = _in_original_units(session, rows, stats, refitted.model)
+    unusual = compare_units(session, rows, stats)
     return FittedModel(
         table=table,
         intercepts=intercepts,
@@ -106,13 +120,15 @@ def _fit_few_features(session: Session, grid: Sequence[int]) -> FittedModel:
         sparsity=sparsity,
         method=size.method,
         n_rounds=selected.n_rounds,
-        history=refitted.history,
+        history=with_total_costs(refitted.history, session.totals),
         cross_validation=cross_validation,
+        covariance=covariance,
+        unusual=unusual,
     )
 
 
 def _fit_all_features(session: Session, n_features: int) -> FittedModel:
-    """Run stages 1 and 5, on all features."""
+    """Run stages 1, 5 and 6, on all features."""
     rows = session.clients.transport()
     stats = standardization_stats(session, rows)
 
@@ -121,7 +137,9 @@ def _fit_all_features(session: Session, n_features: int) -> FittedModel:
     model = SparseModel(np.arange(start.size), start.reshape(-1), start.shape)
 
     refitted = refit_model(session, clients, model, history={}, polish=True)
+    covariance = _covariance(session, clients, stats, refitted.model)
     table, intercepts = _in_original_units(session, rows, stats, refitted.model)
+    unusual = compare_units(session, rows, stats)
     return FittedModel(
         table=table,
         intercepts=intercepts,
@@ -129,7 +147,9 @@ def _fit_all_features(session: Session, n_features: int) -> FittedModel:
         sparsity=n_features,
         method="all",
         n_rounds=0,
-        history=refitted.history,
+        history=with_total_costs(refitted.history, session.totals),
+        covariance=covariance,
+        unusual=unusual,
     )
 
 
@@ -149,13 +169,23 @@ def _fit_with_noise(session: Session, sparsity: int) -> FittedModel:
     )
 
 
+def _covariance(
+    session: Session, clients: StandardizedClients, stats: StandardizationStats, model: SparseModel
+) -> Covariance | None:
+    """Return the covariance of a refitted model, unless coefficients are all that is wanted."""
+    settings = session.settings
+    if settings.coefficients_only:
+        return None
+    return coefficient_covariance(session, clients, model, stats.deviations, settings.ridge)
+
+
 def _in_original_units(
     session: Session, rows: Transport, stats: StandardizationStats, model: SparseModel
 ) -> tuple[Array, Array | None]:
     """Return intercept and coefficients as in `FittedModel`, and the intercepts of the clients."""
     settings = session.settings
     table = stats.standardization.to_original_units(model)
-    if not settings.intercept_per_client:
+    if not settings.intercept_per_client or settings.coefficients_only:
         return table, None
 
     intercepts = client_intercepts(session, rows, stats, table)

@@ -6,10 +6,11 @@ the fit (`fgmp.estimators.fitting`), sets its result as attributes, and gives ad
 """
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
+from joblib import delayed
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, RegressorMixin, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
@@ -35,6 +36,7 @@ from .._support.validation import (
 )
 from .._support.warnings import (
     advise_once,
+    is_called_by_model_selection,
     suppress_advice,
     warn_of_few_rows,
     warn_of_small_batches,
@@ -51,17 +53,28 @@ from ..privacy.secure_sums import SecureSum, TooLarge
 from ..rounds import check_cohort
 from ..shared_support.newton import Separated
 from ..sparse_model import Array, IndexArray
-from .bootstrap import Bootstrap, draw_counts
+from .bootstrap import Bootstrap, draw_counts, draw_multiplicities, run_with_bar
 from .client_sums import BeyondRange
 from .federated_table import FederatedTable
 from .fitting import FittedModel, fit_model
 from .groups import encode_groups, group_of_each_row, preview
 from .inputs import N_NAMED, as_random_state, columns_not_finite, refuse_overflow
-from .model_files import model_to_json
+from .model_files import model_from_json, model_to_json
+from .report import FitReport, report_of, sent_of
+from .resampling import ResampledClients
 from .selection_path import ROWS_PER_COEFFICIENT, SparsityPath, most_identifiable
 from .session import FitClients, FitSettings, Report, Session
+from .summary import Summary, names_of_features, summarize
+from .unit_check import UnusualColumn
 
-__all__ = ["Bootstrap", "FedGradMPClassifier", "FedGradMPRegressor", "SparsityPath"]
+__all__ = [
+    "Bootstrap",
+    "FedGradMPClassifier",
+    "FedGradMPRegressor",
+    "FitReport",
+    "SparsityPath",
+    "Summary",
+]
 
 # The sparsities that "cv" chooses from.
 _SPARSITIES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
@@ -155,7 +168,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 f"hide what each sends. fit takes groups=...; {_IN_SKLEARN.format('fit')}"
             )
         targets, loss, class_weights = self._targets(y, weights)
-        self.groups_ = labels[np.unique(codes[weights > 0])]
+        takes_part = np.isin(np.arange(len(labels)), codes[weights > 0])
+        self.groups_ = labels[takes_part]
+        self.missing_ = labels[~takes_part]
 
         if groups is None:
             min_rows = 1
@@ -213,6 +228,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         except TooLarge as error:
             self._refuse_beyond_masks(error, settings)
         self._set_fitted(fitted)
+        self.exchanges_ = tuple(sent_of(run) for run in session.log if run.history["round"][-1])
         self._advise(fitted, n_rows, settings.n_coefficients_per_client(fitted.sparsity))
 
     def _set_fitted(self, fitted: FittedModel) -> None:
@@ -230,10 +246,12 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = fitted.n_rounds
         self.history_ = fitted.history
 
-        for of_last_fit in ("cv_", "intercepts_"):
+        for of_last_fit in ("cv_", "intercepts_", "covariance_"):
             self.__dict__.pop(of_last_fit, None)
         if fitted.cross_validation is not None:
             self.cv_ = fitted.cross_validation
+        if fitted.covariance is not None:
+            self.covariance_ = fitted.covariance
         if fitted.intercepts is not None:
             intercepts = fitted.intercepts.tolist()
             self.intercepts_ = dict(zip(self.groups_.tolist(), intercepts, strict=True))
@@ -439,7 +457,13 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     # Advice.
 
     def _advise_on_missing_groups(self, groups: Any) -> None:
-        """Warn if each group is to have an intercept and no groups are passed."""
+        """Warn if no groups are passed inside scikit-learn, or where each has an intercept."""
+        if groups is None and self.fit_intercept != "per_group" and is_called_by_model_selection():
+            advise_once(
+                "fit without groups",
+                "a fit inside scikit-learn got no groups: all rows are one group. Its folds know "
+                f"no groups either. {_IN_SKLEARN.format('fit')}",
+            )
         if groups is None and self.fit_intercept == "per_group":
             advise_once(
                 "fit without groups",
@@ -455,6 +479,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 f"Features {names} are constant, or so small that their squares are zero: "
                 "their coefficients are zero."
             )
+        if fitted.unusual:
+            advise_once("units", self._words_on_units(fitted.unusual))
         if self._rounds_ran_out(fitted):
             warn_user(
                 f"the rounds ran out: the last of {self.rounds} did more than tol={self.tol:g} of "
@@ -468,6 +494,24 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             warn_of_small_batches(self.batch_size, n_rows)
             if not is_classifier(self):
                 warn_of_few_rows(n_coefficients, n_rows, ROWS_PER_COEFFICIENT * n_coefficients)
+
+    def _words_on_units(self, unusual: Sequence[UnusualColumn]) -> str:
+        """Return which columns some groups seem to count in other units, and which group it is."""
+        names = [*names_of_features(self), "y"]
+        n_groups = len(self.groups_)
+        parts = []
+        for found in unusual[:N_NAMED]:
+            where = f"{found.n_clients} of {n_groups} groups"
+            if found.client_index is not None:
+                where = f"the group {self.groups_.tolist()[found.client_index]!r}"
+            parts.append(f"{names[found.column]!r} at {where}")
+        if len(unusual) > N_NAMED:
+            parts.append(f"{len(unusual) - N_NAMED} more")
+        return (
+            "columns whose spread or mean is far off that of the other groups: "
+            f"{', '.join(parts)}. "
+            "They enter the model as they are; expected the same units in all groups"
+        )
 
     def _rounds_ran_out(self, fitted: FittedModel) -> bool:
         """Return whether the last of all rounds still lowered the objective by much."""
@@ -487,17 +531,74 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             )
         return "no feature is in the model: none that was tried lowers the loss on all rows"
 
-    # The bootstrap, and copies.
+    # How sure: standard errors, and the bootstrap.
+
+    def summary(self, level: float = 0.95) -> Summary:
+        """Return coefficients with standard errors and intervals, given the chosen features.
+
+        The errors are model-based, and site-robust: a cluster sandwich with the groups as clusters.
+        Both come from sums that the fit has made, over a network and under masks, too. The choice
+        of the features is in neither, and `bootstrap` shows how often a feature is chosen again.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            The coverage of the intervals, above 0 and at most 1.
+
+        Returns
+        -------
+        Summary
+            A table with notes. ``to_frame()`` returns it for pandas, and `columns` has the arrays.
+
+        Raises
+        ------
+        ValueError
+            If the fit had no minimiser (``polish=False``), was private, or has more than 1,000
+            coefficients.
+
+        Notes
+        -----
+        Model-based errors are those of least squares, with the residual variance over n - k, or of
+        maximum likelihood. With a finite C, A is the Hessian H of the mean loss and the ridge, and
+        the covariance A^-1 H A^-1 / n is that of a ridge estimate about its own mean. The sandwich
+        is A^-1 M A^-1, with M the sum of the outer products of the gradients of the groups, times
+        G/(G-1) (n-1)/(n-k), the finite-sample correction of statsmodels and Stata. Under masks
+        there is none with fewer than four groups, because the sum would tell one of them the
+        gradients of the others. With an intercept for each group k counts these, as a column for
+        each group would. A row of weight 2 counts as two rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fgmp
+        >>> X = np.random.default_rng(0).standard_normal((400, 6))
+        >>> y = 3 * X[:, 2] - X[:, 4] + np.random.default_rng(1).standard_normal(400)
+        >>> model = fgmp.FedGradMPRegressor(2).fit(X, y, groups=np.arange(400) % 8)
+        >>> table = model.summary().columns
+        >>> table["feature"].tolist()
+        ['(intercept)', 'x2', 'x4']
+        >>> bool(np.all(np.abs(table["coefficient"] - [0, 3, -1]) < 4 * table["standard_error"]))
+        True
+        """
+        check_is_fitted(self)
+        return summarize(self, level)
 
     def bootstrap(
-        self, n_resamples: int = 200, over: str = "groups", *, random_state: Any = None
+        self,
+        n_resamples: int = 200,
+        over: str = "groups",
+        *,
+        random_state: Any = None,
+        n_jobs: int | None = None,
     ) -> Bootstrap:
         """Fit the model to resamples of its rows, to see which features are selected again.
 
         The sparsity is the one of the fit, and every resample starts afresh from the model without
         features. A group that is drawn twice counts twice as much, and stays one client. The data
         are those that `fit` was called with, to which the estimator keeps a reference: a pickle, or
-        a copy, holds nothing of them.
+        a copy, holds nothing of them. After a fit over a network `fgmp.flower.bootstrap_over` draws
+        whole clients, and needs no rows. On a
+        terminal a bar shows the progress from two seconds on.
 
         Parameters
         ----------
@@ -508,6 +609,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             within each group.
         random_state : int, RandomState or None
             Seed of the draws.
+        n_jobs : int, optional
+            Number of processes, as in joblib; -1 is one for each processor. By default there is one
+            process. The result does not depend on it.
 
         Returns
         -------
@@ -526,26 +630,73 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         y = np.asarray(data.y)
         classes = getattr(self, "classes_", None)
         rng = as_random_state(random_state)
+        check_integer("n_resamples", n_resamples)
+        draws = [draw_counts(y, data.codes, over, classes, rng) for _ in range(n_resamples)]
+        if over == "groups":
+            clients = self._clients_of(data)
+            first_rows = np.unique(data.codes[data.codes >= 0], return_index=True)[1]
+            rows = np.flatnonzero(data.codes >= 0)[first_rows]
+            tasks = [
+                delayed(self._coefficients_of_drawn_clients)(
+                    clients, counts[rows].astype(np.intp), _report_nothing
+                )
+                for counts in draws
+            ]
+        else:
+            tasks = [
+                delayed(self._coefficients_of_resample)(data, data.weights * counts)
+                for counts in draws
+            ]
+        coefficients = run_with_bar(tasks, n_jobs)
+        return self._bootstrap_of(coefficients)
 
+    def bootstrap_sites(
+        self, clients: FitClients, n_resamples: int, random_state: Any, report: Report
+    ) -> Bootstrap:
+        """Draw clients on other machines; `fgmp.flower.bootstrap_over` calls this method.
+
+        Parameters
+        ----------
+        clients : FitClients
+            The clients.
+        n_resamples, random_state
+            As in `bootstrap`.
+        report : callable (words, run, unit)
+            As in `Session`.
+        """
+        check_is_fitted(self)
+        self._check_resampling()
+        n_clients = len(clients.info.rows)
+        check_integer("n_clients", n_clients, at_least=2, why="of a bootstrap over clients")
+        rng = as_random_state(random_state)
         coefficients = []
         for _ in range(check_integer("n_resamples", n_resamples)):
-            counts = draw_counts(y, data.codes, over, classes, rng)
-            coefficients.append(self._coefficients_of_resample(data, data.weights * counts))
-        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
-        return Bootstrap(np.array(coefficients), np.atleast_2d(self.coef_), tuple(map(str, names)))
+            counts = draw_multiplicities(n_clients, rng)
+            coefficients.append(self._coefficients_of_drawn_clients(clients, counts, report))
+        return self._bootstrap_of(coefficients)
+
+    def _bootstrap_of(self, coefficients: list[Array]) -> Bootstrap:
+        """Return the coefficients of resamples as a `Bootstrap`."""
+        names = tuple(names_of_features(self))
+        return Bootstrap(np.array(coefficients), np.atleast_2d(self.coef_), names)
 
     def _check_bootstrap(self, over: str) -> None:
-        """Raise a ValueError if the model cannot be fitted to resamples."""
+        """Raise a ValueError if the model cannot be fitted to resamples of its rows."""
         if not hasattr(self, "_training_data"):
             raise ValueError(
                 "the model has no rows: it was fitted over a network, or is a copy, with which "
-                "data do not travel; expected a model that `fit` was called on in this process"
+                "data do not travel; expected a model that `fit` was called on in this process. "
+                "fgmp.flower.bootstrap_over draws clients over a network"
             )
         check_option("over", over, ("groups", "rows"))
         if over == "groups" and len(self.groups_) < 2:
             raise ValueError(
                 "groups has one group; expected at least two for over='groups' (or over='rows')"
             )
+        self._check_resampling()
+
+    def _check_resampling(self) -> None:
+        """Raise a ValueError for a model with noise."""
         if self.private is not None:
             raise ValueError(
                 "private is given, and every resample would spend its epsilon again; expected "
@@ -553,25 +704,95 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 "what each fit spends"
             )
 
+    def _clients_of(self, data: TrainingData) -> FederatedTable:
+        """Return the clients of the fit anew, with the class weights that it had."""
+        model = clone(self)
+        X, y = model._validated(data.X, model._validated_targets(data.y))
+        targets, loss, weights = model._targets(y, data.weights)
+        return FederatedTable(X, targets, weights, data.codes, loss)
+
+    def _coefficients_of_drawn_clients(
+        self, clients: FitClients, counts: IndexArray, report: Report
+    ) -> Array:
+        """Return the coefficients for clients that were drawn, shape (n_outputs, n_features)."""
+        drawn = ResampledClients(clients, counts)
+        model = clone(self).set_params(sparsity=self.sparsity_)
+        if self.cohort_size is not None:
+            model.cohort_size = min(self.cohort_size, len(drawn.drawn))
+        if self.sparsity == "all":
+            model.sparsity = "all"
+        seed = int(as_random_state(self.random_state).randint(2**31 - 1))
+        settings = replace(model._settings(drawn), coefficients_only=True, is_secure=False)
+        try:
+            fitted = fit_model(Session(drawn, settings, seed, None, report), [self.sparsity_])
+        except Separated as error:
+            self._refuse_separated(error)
+        return fitted.table.reshape(len(fitted.table), -1)[1:].T.copy()
+
     def _coefficients_of_resample(self, data: TrainingData, weights: Array) -> Array:
         """Return the coefficients for other weights of the rows, shape (n_outputs, n_features)."""
         model = clone(self).set_params(sparsity=self.sparsity_, min_rows=1)
-        if self.cohort_size is not None:
-            n_groups = len(np.unique(data.codes[weights > 0]))
-            model.cohort_size = min(self.cohort_size, n_groups)
         with suppress_advice():  # the fit has given it
             model.fit(data.X, data.y, groups=data.groups, sample_weight=weights)
         return np.atleast_2d(model.coef_)
 
+    def report(self) -> FitReport:
+        """Return what left each group: in which form, when, how many bytes, how protected.
+
+        Returns
+        -------
+        FitReport
+            It prints as text, and ``to_markdown()`` returns Markdown.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fgmp
+        >>> X = np.random.default_rng(0).standard_normal((60, 4))
+        >>> model = fgmp.FedGradMPRegressor(1).fit(X, X[:, 2], groups=np.arange(60) % 3)
+        >>> report = model.report()
+        >>> report.stages[0].what, report.stages[0].n_clients
+        ('means and mean squares of all columns and the outcome', 3)
+        """
+        check_is_fitted(self)
+        return report_of(self)
+
     def to_json(self) -> str:
-        """Return the fitted model as JSON, which `fgmp.estimators.model_from_json` reads.
+        """Return the fitted model as JSON, which `from_json` reads.
 
         It holds numbers and names, and no pickle: the coefficients, intercepts, names of columns,
-        labels, groups that took part, and how the model was fitted. It holds nothing of the data,
-        and neither `history_` nor `cv_`.
+        labels, groups that took part and those that did not, how the model was fitted and its
+        sparsity chosen, and the covariance with the deviations of the chosen columns. It holds no
+        rows, and no `history_`.
         """
         check_is_fitted(self)
         return model_to_json(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the fitted model that `to_json` wrote: `predict` and `summary` have the same bits.
+
+        Raises
+        ------
+        ValueError
+            If the text is no such JSON, or of another class.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fgmp
+        >>> X = np.random.default_rng(0).standard_normal((60, 4))
+        >>> model = fgmp.FedGradMPClassifier(1).fit(X, X[:, 2] > 0, groups=np.arange(60) % 3)
+        >>> again = fgmp.FedGradMPClassifier.from_json(model.to_json())
+        >>> again.support_.tolist(), repr(again.summary()) == repr(model.summary())
+        ([2], True)
+        """
+        model = model_from_json(text)
+        if not isinstance(model, cls):
+            raise ValueError(
+                f"text is the model of a {type(model).__name__}; expected a {cls.__name__}"
+            )
+        return model
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -662,7 +883,10 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     support_ : ndarray of int
         The features with a coefficient that is not zero.
     groups_ : ndarray
-        The groups that take part.
+        The groups that take part. Over Flower these are the clients that replied to the end.
+    missing_ : ndarray
+        The other groups: those with fewer than `min_rows` rows, or without a positive weight. Over
+        Flower they are the clients that did not reply to the end.
     sparsity_, method_, n_iter_ : int, str, int
         tau and the method, as given or chosen, and the number of rounds.
     history_ : dict of ndarray
@@ -671,6 +895,11 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         of tau included.
     cv_ : SparsityPath
         With ``sparsity="cv"`` how the sparsity was chosen.
+    exchanges_ : tuple of Sent
+        What the groups sent, stage by stage, which `report` shows.
+    covariance_ : Covariance
+        The covariance of the coefficients, which `summary` shows. A private model, or one with
+        ``polish=False``, has none.
     """
 
     def predict(self, X: Any, groups: Any = None) -> Array:

@@ -11,6 +11,9 @@ import numpy as np
 
 from .._support.validation import short_repr
 from ..sparse_model import Array
+from .covariance import Covariance
+from .report import Sent
+from .selection_path import SparsityPath
 
 _FORMAT = "fgmp model 1"
 # Parameters that are numbers, words or truth values. The others say how a fit ran, and not what
@@ -27,6 +30,17 @@ _PARAMETERS = (
 )
 _ATTRIBUTES = ("n_features_in_", "sparsity_", "method_", "n_iter_")
 _LISTS = ("groups_", "missing_", "classes_", "feature_names_in_")
+_PATH_COLUMNS = ("sparsity", "score", "standard_error")
+_COVARIANCE_NUMBERS = (
+    "why_not_by_group",
+    "n_rows",
+    "n_groups",
+    "degrees_of_freedom",
+    "dispersion",
+    "loss",
+    "is_ridge",
+)
+_COVARIANCE_ARRAYS = ("columns", "outputs", "values", "model_based", "by_group")
 _JSON_TYPES = (str, int, float, bool)
 # Indices of columns are 32-bit integers elsewhere, and an array of this size is refused before it
 # is allocated.
@@ -34,7 +48,7 @@ _MAX_FEATURES = 2**31
 
 
 def model_to_json(model: Any) -> str:
-    """Return a fitted estimator as JSON: what `predict` needs, who took part, how it was fitted.
+    """Return a fitted estimator as JSON: what `predict` and `summary` need, who took part, and how.
 
     Raises
     ------
@@ -62,6 +76,12 @@ def model_to_json(model: Any) -> str:
         groups = _json_values("intercepts_", list(model.intercepts_))
         intercepts = model.intercepts_.values()
         content["intercepts"] = [list(pair) for pair in zip(groups, intercepts, strict=True)]
+    if hasattr(model, "covariance_"):
+        content["covariance"] = _encode_covariance(model.covariance_, names)
+    if hasattr(model, "cv_"):
+        table = {name: column.tolist() for name, column in model.cv_.table.items()}
+        content["cross_validation"] = table
+    content["exchanges"] = [list(sent) for sent in getattr(model, "exchanges_", ())]
     try:
         return json.dumps(content, indent=1, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -119,6 +139,15 @@ def _decoded_model(content: dict[str, Any]) -> Any:
         dtype = object if name == "feature_names_in_" else None
         setattr(model, name, np.asarray(values, dtype))
     _set_coefficients(model, content)
+    if "covariance" in content:
+        model.covariance_ = _decode_covariance(content["covariance"], model.n_features_in_)
+    model.exchanges_ = tuple(
+        Sent(str(what), str(began), *map(int, numbers))
+        for what, began, *numbers in content.get("exchanges", [])
+    )
+    if "cross_validation" in content:
+        columns = content["cross_validation"]
+        model.cv_ = SparsityPath({name: np.asarray(columns[name]) for name in _PATH_COLUMNS})
     return model
 
 
@@ -149,6 +178,58 @@ def _set_coefficients(model: Any, content: dict[str, Any]) -> None:
         model.intercepts_ = {group: float(value) for group, value in content["intercepts"]}
 
 
+def _encode_covariance(covariance: Covariance, names: Any) -> dict[str, Any]:
+    """Return a covariance as JSON; deviations of its own columns only, with their names."""
+    used = np.unique(covariance.columns[covariance.columns >= 0]).tolist()
+    encoded: dict[str, Any] = {
+        name: _encode(getattr(covariance, name)) for name in _COVARIANCE_NUMBERS
+    }
+    for name in _COVARIANCE_ARRAYS:
+        array = getattr(covariance, name)
+        encoded[name] = None if array is None else _without_nan(array)
+    encoded["deviations"] = [
+        {
+            "column": column,
+            "name": str(column) if names is None else str(names[column]),
+            "value": float(covariance.deviations[column]),
+        }
+        for column in used
+    ]
+    return encoded
+
+
+def _decode_covariance(content: dict[str, Any], n_features: int) -> Covariance:
+    """Return the covariance that `_encode_covariance` wrote, or raise an error of any kind."""
+    deviations = np.full(n_features, np.nan)
+    for entry in content["deviations"]:
+        if not 0 <= entry["column"] < n_features:
+            raise ValueError(f"a deviation is of column {short_repr(entry['column'])}")
+        deviations[entry["column"]] = float(entry["value"])
+    numbers = {name: _decode(content[name]) for name in _COVARIANCE_NUMBERS}
+    for name in ("degrees_of_freedom", "dispersion"):
+        numbers[name] = math.nan if numbers[name] is None else float(numbers[name])
+    columns = np.asarray(content["columns"], np.intp)
+    k = len(columns)
+    if k and not (-1 <= columns.min() and columns.max() < n_features):
+        raise ValueError("the covariance is of columns that the model does not have")
+    by_group = content["by_group"]
+    return Covariance(
+        columns=columns,
+        outputs=np.asarray(content["outputs"], np.intp).reshape(k),
+        values=np.asarray(content["values"], np.float64).reshape(k),
+        model_based=np.asarray(content["model_based"], np.float64).reshape(k, k),
+        by_group=None if by_group is None else np.asarray(by_group, np.float64).reshape(k, k),
+        deviations=deviations,
+        **numbers,
+    )
+
+
+def _without_nan(array: Array) -> Any:
+    """Return an array as lists, with None for nan, which JSON does not have."""
+    nothing = np.array(None, object)
+    return np.where(np.isnan(array), nothing, array.astype(object)).tolist()
+
+
 def _column(coefficients: Array, column: int, names: Any) -> dict[str, Any]:
     """Return the coefficients of a column, with its name, so that a person can read the file."""
     name = str(column) if names is None else str(names[column])
@@ -168,9 +249,11 @@ def _json_values(name: str, values: Any) -> list[Any]:
 
 
 def _encode(value: Any) -> Any:
-    """Return a parameter as JSON holds it: infinity as a word."""
+    """Return a number or a word as JSON holds it: infinity as a word, and nan as None."""
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, float) and math.isnan(value):
+        return None
     if isinstance(value, float) and math.isinf(value):
         return "inf"
     return value

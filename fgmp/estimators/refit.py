@@ -126,6 +126,12 @@ def _with_last_row(
     return history
 
 
+def with_total_costs(history: dict[str, Array], totals: Counter[str]) -> dict[str, Array]:
+    """Return a history whose last row has the cost of everything that was sent, to the end."""
+    last = {name: np.append(history[name][:-1], float(totals[name])) for name in TOTALS}
+    return history | last
+
+
 def client_intercepts(
     session: Session, clients: Transport, stats: StandardizationStats, table: Array
 ) -> Array:

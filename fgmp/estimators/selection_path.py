@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._support.optional import needs
-from .._support.warnings import warn_user
+from .._support.warnings import advise_once
 from ..callbacks import Run, stop_when_stalled
 from ..fedgradmp import FedGradMP
 from ..rounds import Method, Transport
@@ -394,11 +394,12 @@ def _check_folds(folds_by_client: Array, n_folds: int, min_rows: int) -> None:
         )
     if len(folds_by_client) > 1 and folds_by_client.min() < n_folds:
         n_small = np.count_nonzero(folds_by_client < n_folds)
-        warn_user(
+        advise_once(
+            "few folds",
             f"{n_small} of {len(folds_by_client)} groups have fewer than n_folds * min_rows = "
             f"{n_folds * min_rows} rows: they deal fewer folds, and "
             f"{np.count_nonzero(~holds_out)} hold out nothing, or sums would show fewer than "
-            "min_rows rows; a smaller n_folds helps"
+            "min_rows rows; a smaller n_folds helps",
         )
 
 

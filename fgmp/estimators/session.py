@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ..aggregation import Aggregator
 from ..callbacks import History, Run
-from ..client import ProblemInfo
+from ..client import Client, ProblemInfo
 from ..joint_selection import PerAtom
 from ..losses import Loss
 from ..rounds import Method, Transport
@@ -84,6 +85,8 @@ class FitSettings:
     sparsity, method, standardize, polish, rounds, tol, cohort_size, local_iterations, batch_size, \
 n_folds, is_secure, is_private
         As in `FedGradMPRegressor`.
+    coefficients_only : bool
+        Whether the fit is a resample, which sums neither a covariance nor intercepts of clients.
     """
 
     info: ProblemInfo
@@ -104,6 +107,7 @@ n_folds, is_secure, is_private
     n_folds: int
     is_secure: bool
     is_private: bool
+    coefficients_only: bool = False
 
     @property
     def loss(self) -> Loss:
@@ -154,6 +158,14 @@ n_folds, is_secure, is_private
         return "mean" if self.n_intercepts else "zero"
 
     @property
+    def shares_beside_rows(self) -> tuple[float, ...] | None:
+        """The weights of the clients; None if they are their parts of all rows, which they know."""
+        rows = np.asarray(self.info.rows, np.float64)
+        if np.array_equal(self.info.weights, rows / rows.sum()):
+            return None
+        return tuple(np.asarray(self.info.weights).tolist())
+
+    @property
     def newton_steps(self) -> int:
         """Newton steps in one exchange."""
         return 1 if self.is_quadratic else NEWTON_STEPS
@@ -180,6 +192,21 @@ n_folds, is_secure, is_private
         return min(3 * n_features, self.n_features) + self.has_intercept
 
 
+def share_of(client: Client, shares: tuple[float, ...] | None, n_rows: int) -> float:
+    """Return the weight p_i of a client, which is its part of all rows if there are no shares."""
+    if shares is None:
+        return client.n_samples / n_rows
+    return shares[client.client_id]
+
+
+class LoggedRun(NamedTuple):
+    """One run of a method: the method, when it began in UTC, and its history."""
+
+    method: Method
+    began: str
+    history: dict[str, Any]
+
+
 class Session:
     """Exchanges with the clients of one fit, and what these cost together.
 
@@ -204,6 +231,8 @@ class Session:
     ----------
     totals : Counter
         Rounds, seconds, bytes and rejected updates so far.
+    log : list of LoggedRun
+        The runs so far, for a report.
     """
 
     def __init__(
@@ -220,16 +249,19 @@ class Session:
         self.aggregator = aggregator
         self.report = report
         self.totals: Counter[str] = Counter()
+        self.log: list[LoggedRun] = []
 
     def run(self, method: Method, transport: Transport, rounds: int = 1, **options: Any) -> Result:
         """Run a method and add up its cost; raise a RuntimeError if no client answered.
 
         Its own warnings are suppressed, because an estimator gives its advice once, at the end.
         """
+        began = datetime.now(UTC).isoformat(timespec="seconds").removesuffix("+00:00")
         result = simulate_part(
             method, transport, rounds, rng=self.seed, aggregator=self.aggregator, **options
         )
         self.totals.update({name: result.history[name][-1] for name in TOTALS})
+        self.log.append(LoggedRun(method, began, result.history))
         has_rounds = bool(result.history["round"][-1])
         if has_rounds and not result.history["clients"][-1]:
             self._refuse_silence(method, dict(result.rejected))

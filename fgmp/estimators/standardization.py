@@ -137,11 +137,15 @@ class StandardizationStats(NamedTuple):
     means : ndarray, shape (n_features + n_targets,)
         Means of columns and targets over all rows, in the units of the data. For a loss of labels
         the targets are indicators of the classes.
+    deviations : ndarray, shape (n_features,)
+        Standard deviations of the columns, in the units of the data: about the mean, about that of
+        each client if it has its own intercept, or about zero without an intercept.
     """
 
     standardization: Standardization
     is_constant: Array
     means: Array
+    deviations: Array
 
 
 def standardization_stats(session: Session, clients: Transport) -> StandardizationStats:
@@ -205,7 +209,8 @@ def _stats_of_moments(moments: PooledMoments, settings: FitSettings) -> Standard
         intercept_scale=INTERCEPT_SCALE * settings.n_intercepts,
         null_intercept=null_intercept,
     )
-    return StandardizationStats(standardization, is_constant, means)
+    deviations = np.where(is_constant, 0, np.sqrt(square[:p])) * unit[:p]
+    return StandardizationStats(standardization, is_constant, means, deviations)
 
 
 def _power_of_two_near(spread: float) -> float:

@@ -3,6 +3,8 @@
 A fit over Flower has the same bits as a fit in one process.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -176,6 +178,88 @@ def fit_over(
 
     names = [str(name) for name in check_sequence("features", features, "names of columns")]
     labels = _check_classes(estimator, classes)
+    sites = _sites_of(estimator, grid, n_clients, names, labels, sparse, report, options)
+    model = clone(estimator).fit_sites(sites, sites.names, names, labels, sites.report_round)
+    absent = sites.absent
+    model.groups_ = np.asarray([name for name in sites.names if name not in absent])
+    model.missing_ = np.asarray(absent, str)
+    return model
+
+
+def bootstrap_over(
+    model: Any,
+    grid: Any,
+    n_clients: int,
+    n_resamples: int = 100,
+    *,
+    random_state: Any = None,
+    sparse: bool = False,
+    report: Callable[[str], Any] = print,
+    **options: Any,
+) -> Any:
+    """Fit a model anew to clients that are drawn with replacement, to see what is selected again.
+
+    The server draws whole clients and weighs their sums by how often it drew each. It asks the
+    others for nothing, and no row is pooled. Each resample is a fit with its messages, so that a
+    hundred of them take a hundred times as long.
+
+    Parameters
+    ----------
+    model : FedGradMPClassifier or FedGradMPRegressor
+        Fitted by `fit_over`, or read from its JSON: its features, labels and sparsity are those of
+        the resamples.
+    grid, n_clients, sparse, report, **options
+        As in `fit_over`.
+    n_resamples : int, default 100
+        Number of resamples.
+    random_state : int, RandomState or None
+        Seed of the draws.
+
+    Returns
+    -------
+    Bootstrap
+        As ``model.bootstrap(over="groups")`` of all rows in one process returns it, to the same
+        bits. There a draw that misses a class is repeated. This server sees no class, and a draw
+        that leaves classes separated is an error with ``C=np.inf``.
+
+    Raises
+    ------
+    ValueError
+        If the model has ``secure=True``: as many sums with different weights as there are clients
+        can be solved for each of them, so that masks would hide nothing. Or if it is private.
+    """
+    check_protocol(
+        "model", model, ("bootstrap_sites",), "a fitted FedGradMPClassifier or FedGradMPRegressor"
+    )
+    if model.secure:
+        raise ValueError(
+            "secure is True, and sums over clients with the weights of resamples can be solved for "
+            "each client; expected a model in the open. summary() has errors by group under masks"
+        )
+    names = [str(name) for name in model.feature_names_in_]
+    labels = model.classes_.tolist() if hasattr(model, "classes_") else None
+    sites = _sites_of(model, grid, n_clients, names, labels, sparse, report, options)
+    n_done = 0
+
+    def report_rounds(words: str, run: Run, unit: float) -> None:
+        nonlocal n_done
+        n_done += run.progress.round == 0
+        sites.report_round(f"resample {n_done} of {n_resamples}", run, unit)
+
+    return model.bootstrap_sites(sites, n_resamples, random_state, report_rounds)
+
+
+def _sites_of(
+    estimator: Any,
+    grid: Any,
+    n_clients: int,
+    names: list[str],
+    labels: list[Any] | None,
+    sparse: bool,
+    report: Callable[[str], Any],
+    options: Mapping[str, Any],
+) -> _Sites:
+    """Return the clients of a grid, once they are there and have the columns of an estimator."""
     sites = _Sites(
         grid,
         _loss_of(labels),
@@ -192,12 +276,7 @@ def fit_over(
         raise ValueError(
             f"features has {len(names)} names; the sites have {sites.info.n_features} columns"
         )
-
-    model = clone(estimator).fit_sites(sites, sites.names, names, labels, sites.report_round)
-    absent = sites.absent
-    model.groups_ = np.asarray([name for name in sites.names if name not in absent])
-    model.missing_ = np.asarray(absent, str)
-    return model
+    return sites
 
 
 def _check_classes(estimator: Any, classes: Sequence[Any] | None) -> list[Any] | None:

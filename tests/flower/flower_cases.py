@@ -39,7 +39,9 @@ METHODS = {
         3, fgmp.CountSketch(1, 7), fgmp.NewtonOnSupport(2, 1e-2)
     ),
     **{name: cases.METHODS[name]() for name in _BASELINES},
-    "FastFedDualAvg": fgmp.FastFedDualAvg(l1_weight=0.01, strong_convexity=0.1, **cases.LOCAL_STEPS),
+    "FastFedDualAvg": fgmp.FastFedDualAvg(
+        l1_weight=0.01, strong_convexity=0.1, **cases.LOCAL_STEPS
+    ),
 }
 FEDGRADMP = METHODS["FedGradMP"]
 

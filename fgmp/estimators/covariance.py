@@ -1,0 +1,388 @@
+"""Stage 6 of a fit: the covariance of the coefficients, from one more sum over the clients.
+
+At the refitted model each client sends the Hessian of its mean loss on the selected features, the
+loss, and the outer product of its gradient. From their sums follow the model-based covariance and
+the cluster sandwich, in which the clients are the clusters.
+
+Notes
+-----
+The outer product g g' of the gradient of one client is that gradient up to its sign. In the open it
+tells the server nothing that the refit has not sent: a gradient, over all rows of the client. Under
+masks only the sum leaves, and then the number of clients matters. The weighted gradients of all
+clients sum to zero at the refitted model. With two clients each outer product is therefore known,
+and with three of them a client that subtracts its own knows the other two, but for which is whose.
+From four clients on, no client alone can tell. With fewer the outer products are not asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from ..aggregation import UpdateSpec
+from ..client import Client
+from ..dictionaries import StandardBasis
+from ..rounds import Exchange
+from ..solvers import RestrictedProblem
+from ..sparse_model import Array, IndexArray, SparseModel
+from .client_sums import ClientSums, State, join_digits, split_digits
+from .selection_path import StandardizedClients
+from .session import FitSettings, Session, share_of
+from .standardization import Standardization
+
+# Covariances are summed for at most this number of coefficients: 500,000 numbers of each client.
+MAX_COEFFICIENTS = 1000
+# With fewer clients the sum of outer products tells one of them the gradients of others.
+LEAST_CLIENTS_UNDER_MASKS = 4
+# Under masks an outer product is sent in this number of digits: the range of one is too small for
+# clients with many rows.
+_PRODUCT_DIGITS = 3
+# An eigenvalue of the Hessian below this share of the largest one, with columns scaled to curvature
+# one, is rounding: columns are then collinear.
+_NEGLIGIBLE = 1e-10
+# A coefficient is unidentified if it has more than this part in a direction without curvature.
+_PART_OF_NULL_DIRECTION = 1e-6
+
+
+@dataclass(frozen=True)
+class GradientProducts(ClientSums):
+    """Hessians, losses and outer products of gradients of the clients at one model.
+
+    The message is the model, in common units. The gradient is of the client's mean loss and the
+    ridge together, so that the weighted sum over the clients is zero at the refitted model.
+
+    Parameters
+    ----------
+    ridge : float
+        The weight of half the squared norm of the coefficients.
+    total_weight : float
+        The weight n of all rows.
+    shares : tuple of float, or None
+        The weight p_i of each client; None if it is the client's part of the rows, as the client
+        knows itself.
+    n_rows : int
+        The number of rows of all clients.
+    with_products : bool
+        Whether outer products are sent at all.
+    masked : bool
+        Whether sums are made under masks.
+    """
+
+    ridge: float
+    total_weight: float
+    shares: tuple[float, ...] | None
+    n_rows: int
+    with_products: bool
+    masked: bool
+
+    description: ClassVar[str] = "sums for standard errors"
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Return one exchange."""
+        return [Exchange(self.message, self.products, self.add_products, self.update_spec)]
+
+    def update_spec(self, state: State) -> UpdateSpec:
+        """Return the form of one vector: the loss, the upper half of H, and that of n p_i g g'."""
+        n_halves = 1
+        if self.with_products:
+            n_halves += _PRODUCT_DIGITS if self.masked else 1
+        return UpdateSpec((1 + n_halves * _size_of_half(len(state[0].support)),))
+
+    def products(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+        """Return the loss, the Hessian and the outer product of a client."""
+        (model,) = message
+        problem = RestrictedProblem.of(client, model.support, StandardBasis())
+        problem = replace(problem, columns=problem.columns.astype(np.float64))
+        coefficients = model.values.astype(np.float64)
+        predictions = problem.predictions(coefficients)
+
+        upper = np.triu_indices(len(coefficients))
+        parts = [np.array([problem.value(predictions)]), problem.hessian(predictions)[upper]]
+        if self.with_products:
+            gradient = problem.gradient(predictions) + self.ridge * coefficients
+            scale = self.total_weight * share_of(client, self.shares, self.n_rows)
+            product = scale * np.outer(gradient, gradient)[upper]
+            digits = split_digits(product, _PRODUCT_DIGITS) if self.masked else product
+            parts.append(digits.reshape(-1))
+        return np.concatenate(parts)
+
+    def add_products(self, state: State, mean: Array) -> State:
+        """Append the sums."""
+        return (*state, mean)
+
+    def pooled(self, state: State) -> PooledCurvature:
+        """Return what the sums stand for."""
+        model, mean = state
+        k = len(model.support)
+        halves = mean[1:].reshape(-1, _size_of_half(k))
+        products = None
+        if self.with_products:
+            of_digits = join_digits(halves[1:]) if self.masked else halves[1]
+            products = _symmetric(of_digits, k)
+        return PooledCurvature(float(mean[0]), _symmetric(halves[0], k), products)
+
+
+class PooledCurvature(NamedTuple):
+    """Sums over the clients at a model with k coefficients.
+
+    Attributes
+    ----------
+    loss : float
+        The mean loss f of all rows.
+    hessian : ndarray, shape (k, k)
+        The Hessian of f.
+    products : ndarray, shape (k, k), or None
+        n sum_i p_i^2 g_i g_i', with the gradients g_i of the clients.
+    """
+
+    loss: float
+    hessian: Array
+    products: Array | None
+
+
+@dataclass(frozen=True, eq=False)
+class Covariance:
+    """The covariance of the coefficients of a fit, in the units of the data.
+
+    Attributes
+    ----------
+    columns : ndarray of int, shape (k,)
+        The feature of each coefficient, and -1 for the intercept.
+    outputs : ndarray of int, shape (k,)
+        The output of each coefficient, 0 if there is one output.
+    values : ndarray, shape (k,)
+        The coefficients.
+    model_based : ndarray, shape (k, k)
+        phi A^-1 H A^-1 / n, with the Hessian H of the mean loss, A = H + ridge, and the dispersion
+        phi: the residual variance for the squared loss, and 1 for labels. It is nan for
+        coefficients that the rows do not determine.
+    by_group : ndarray, shape (k, k), or None
+        The cluster sandwich A^-1 M A^-1 with the groups as clusters, times
+        G / (G - 1) (n - 1) / (n - k) for G groups. None if it is not summed.
+    why_not_by_group : str
+        Why it is not summed, or "".
+    n_rows : float
+        n, the weight of all rows.
+    n_groups : int
+        G.
+    degrees_of_freedom : float
+        n - k, with the rank k of the Hessian and the intercepts of groups.
+    dispersion : float
+        phi.
+    loss : float
+        The mean loss at the model, in the units of the data.
+    is_ridge : bool
+        Whether C is finite, so that the coefficients are shrunken.
+    deviations : ndarray, shape (n_features,)
+        The standard deviation of each feature over all rows: about the mean; about that of each
+        group if these have intercepts of their own; about zero if there is no intercept.
+    """
+
+    columns: IndexArray
+    outputs: IndexArray
+    values: Array
+    model_based: Array
+    by_group: Array | None
+    why_not_by_group: str
+    n_rows: float
+    n_groups: int
+    degrees_of_freedom: float
+    dispersion: float
+    loss: float
+    is_ridge: bool
+    deviations: Array
+
+    def __repr__(self) -> str:
+        return f"Covariance of {len(self.values)} coefficients from {self.n_groups} groups"
+
+
+def coefficient_covariance(
+    session: Session,
+    clients: StandardizedClients,
+    model: SparseModel,
+    deviations: Array,
+    ridge: float,
+) -> Covariance | None:
+    """Return the covariance of a refitted model, from one exchange; None if nothing is summed.
+
+    Parameters
+    ----------
+    session : Session
+        The fit.
+    clients : StandardizedClients
+        All rows.
+    model : SparseModel
+        The refitted model, in common units.
+    deviations : ndarray, shape (n_features,)
+        As in `Covariance`.
+    ridge : float
+        The ridge of the refit.
+    """
+    settings = session.settings
+    model = _identifiable(model, clients.standardization, settings)
+    if not 0 < len(model.support) <= MAX_COEFFICIENTS:
+        return None
+
+    why_not = _why_no_products(settings)
+    method = GradientProducts(
+        ridge=ridge,
+        total_weight=settings.total_weight,
+        shares=settings.shares_beside_rows,
+        n_rows=settings.n_rows,
+        with_products=not why_not,
+        masked=settings.is_secure,
+    )
+    state = session.query(method, clients.transport, (model,))
+    pooled = method.pooled(state)
+    return _covariance(pooled, model, clients.standardization, settings, deviations, ridge, why_not)
+
+
+def _identifiable(
+    model: SparseModel, standardization: Standardization, settings: FitSettings
+) -> SparseModel:
+    """Return a model without the coefficients of constant columns, which are zero."""
+    atoms = model.support // settings.n_outputs
+    is_constant = np.append(np.zeros(settings.n_intercepts, bool), standardization.factors == 0)
+    stays = ~is_constant[atoms]
+    return replace(model, support=model.support[stays], values=model.values[stays])
+
+
+def _why_no_products(settings: FitSettings) -> str:
+    """Return why outer products are not asked for, or "" if they are."""
+    n_clients = len(settings.info.rows)
+    if n_clients < 2:
+        return "all rows are one group"
+    if settings.is_secure and n_clients < LEAST_CLIENTS_UNDER_MASKS:
+        return (
+            f"under masks the sum of outer products of {n_clients} groups would tell one of them "
+            f"the gradients of others; it is made of {LEAST_CLIENTS_UNDER_MASKS} or more"
+        )
+    return ""
+
+
+def _covariance(
+    pooled: PooledCurvature,
+    model: SparseModel,
+    standardization: Standardization,
+    settings: FitSettings,
+    deviations: Array,
+    ridge: float,
+    why_not: str,
+) -> Covariance:
+    """Return the covariance in the units of the data that follows from the sums."""
+    n = settings.total_weight
+    n_groups = len(settings.info.rows)
+    k = len(model.support)
+    basis = np.eye(k)
+    if settings.loss.shift_invariant:
+        basis = _without_common_shift(k, settings.n_outputs)
+    to_original = _to_original_units(model, standardization, settings)
+    bread, rank = _bread(to_original, basis, pooled.hessian + ridge * np.eye(k))
+    n_intercepts_of_groups = n_groups if settings.intercept_per_client else 0
+    degrees_of_freedom = n - rank - n_intercepts_of_groups
+
+    unit = standardization.target_unit
+    dispersion = 1.0
+    if settings.is_quadratic:
+        dispersion = 2 * n * pooled.loss / degrees_of_freedom if degrees_of_freedom > 0 else np.nan
+
+    model_based = dispersion / n * bread @ pooled.hessian @ bread.T
+
+    by_group = None
+    if pooled.products is not None:
+        correction = n_groups / (n_groups - 1) * (n - 1)
+        correction = correction / degrees_of_freedom if degrees_of_freedom > 0 else np.nan
+        by_group = correction / n * bread @ pooled.products @ bread.T
+
+    atoms = model.support // settings.n_outputs
+    return Covariance(
+        columns=atoms - settings.n_intercepts,
+        outputs=model.support % settings.n_outputs,
+        values=_values_in_original_units(model, standardization, settings),
+        model_based=model_based,
+        by_group=by_group,
+        why_not_by_group=why_not,
+        n_rows=n,
+        n_groups=n_groups,
+        degrees_of_freedom=float(degrees_of_freedom),
+        dispersion=float(dispersion * unit**2) if settings.is_quadratic else 1.0,
+        loss=pooled.loss * unit**2,
+        is_ridge=ridge > 0,
+        deviations=deviations,
+    )
+
+
+def _to_original_units(
+    model: SparseModel, standardization: Standardization, settings: FitSettings
+) -> Array:
+    """Return the matrix from coefficients in common units to those in the units of the data."""
+    atoms, outputs = np.divmod(model.support, settings.n_outputs)
+    n_intercepts = settings.n_intercepts
+    unit = standardization.target_unit
+    scales = np.append(
+        np.full(n_intercepts, standardization.intercept_scale), standardization.factors
+    )
+    matrix = np.diag(scales[atoms] * unit)
+    if n_intercepts:
+        is_slope = atoms >= n_intercepts
+        centres = np.append(np.zeros(n_intercepts), standardization.centre)
+        for row in np.flatnonzero(~is_slope):
+            of_output = is_slope & (outputs == outputs[row])
+            matrix[row, of_output] = -(centres * scales)[atoms[of_output]] * unit
+    return matrix
+
+
+def _values_in_original_units(
+    model: SparseModel, standardization: Standardization, settings: FitSettings
+) -> Array:
+    """Return the coefficients in the units of the data."""
+    table = standardization.to_original_units(model).reshape(-1, settings.n_outputs)
+    atoms, outputs = np.divmod(model.support, settings.n_outputs)
+    return np.asarray(table[atoms + 1 - settings.n_intercepts, outputs])
+
+
+def _without_common_shift(k: int, n_outputs: int) -> Array:
+    """Return an orthonormal basis of the coefficients whose sum over the outputs is zero.
+
+    A shift of all outputs alike changes no probability, so that the loss has no curvature there.
+    """
+    differences = np.eye(n_outputs)[:, 1:] - 1 / n_outputs
+    of_one_feature, _ = np.linalg.qr(differences)
+    return np.asarray(np.kron(np.eye(k // n_outputs), of_one_feature))
+
+
+def _bread(to_original: Array, basis: Array, matrix: Array) -> tuple[Array, int]:
+    """Return L A^-1 and the rank of A, with the matrix L to the units of the data.
+
+    A^-1 is the inverse on the span of a basis, without directions that have no curvature.
+
+    Rows of coefficients with a part in a direction without curvature are nan.
+    """
+    restricted = basis.T @ matrix @ basis
+    diagonal = restricted.diagonal()
+    scales = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1))
+    eigenvalues, vectors = np.linalg.eigh(restricted * np.outer(scales, scales))
+    is_null = eigenvalues <= _NEGLIGIBLE * max(float(eigenvalues[-1]), 0)
+    vectors = basis @ (scales[:, None] * vectors)
+    in_original_units = to_original @ vectors
+    bread = (in_original_units[:, ~is_null] / eigenvalues[~is_null]) @ vectors[:, ~is_null].T
+
+    sizes = np.linalg.norm(in_original_units, axis=1)
+    parts = np.linalg.norm(in_original_units[:, is_null], axis=1)
+    bread[parts > _PART_OF_NULL_DIRECTION * sizes] = np.nan
+    return np.asarray(bread), int(np.count_nonzero(~is_null))
+
+
+def _size_of_half(k: int) -> int:
+    """Return the number of entries of a triangle with its diagonal."""
+    return k * (k + 1) // 2
+
+
+def _symmetric(half: Array, k: int) -> Array:
+    """Return the symmetric matrix with an upper half."""
+    matrix = np.zeros((k, k))
+    matrix[np.triu_indices(k)] = half
+    return np.asarray(matrix + np.triu(matrix, 1).T)

@@ -1,0 +1,167 @@
+"""The report of a fit: what left each client, in which form, when, how large, how protected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..fedgradmp import FedGradMP
+from ..rounds import Method
+from ..shared_support.method import SharedSupportGradMP
+from ..shared_support.newton import NewtonOnSupport
+from .client_sums import HeldOutLosses, MeanResiduals, Moments
+from .covariance import GradientProducts
+from .session import LoggedRun
+from .unit_check import UnitComparison
+
+# What a client sends in one exchange, in words that need no knowledge of the method.
+_FORMS: dict[type[Method], str] = {
+    Moments: "means and mean squares of all columns and the outcome",
+    SharedSupportGradMP: "gradients of the mean loss; Hessians on the features under trial; losses",
+    FedGradMP: "coefficients of the features that the client selects; losses",
+    NewtonOnSupport: "Hessian and gradient of the mean loss on the selected features; losses",
+    HeldOutLosses: "mean losses of the candidate models on rows that were held out",
+    GradientProducts: "loss, Hessian, and outer product of the gradient, at the final model",
+    MeanResiduals: "the mean residual",
+    UnitComparison: "logarithms of deviations; which columns are far off the others",
+}
+
+
+class Sent(NamedTuple):
+    """What all clients sent in one stage of a fit.
+
+    Attributes
+    ----------
+    what : str
+        In which form.
+    began : str
+        When it began, in UTC, as ISO 8601 writes it.
+    rounds : int
+        How many rounds there were.
+    n_clients : int
+        How many clients took part in the last one.
+    bytes_up, bytes_down : int
+        From all clients to the server, and back. Of a run in one process it is what would have been
+        sent.
+    """
+
+    what: str
+    began: str
+    rounds: int
+    n_clients: int
+    bytes_up: int
+    bytes_down: int
+
+
+def form_of(method: Method) -> str:
+    """Return what a client sends for a method, in words."""
+    for kind in type(method).__mro__:
+        if kind in _FORMS:
+            return _FORMS[kind]
+    return f"updates of {type(method).__name__}"
+
+
+def sent_of(run: LoggedRun) -> Sent:
+    """Return what the clients sent in one run of a fit."""
+    last = {name: int(run.history[name][-1]) for name in ("round", "bytes_up", "bytes_down")}
+    return Sent(
+        what=form_of(run.method),
+        began=run.began,
+        rounds=last["round"],
+        n_clients=int(run.history["clients"][-1]),
+        bytes_up=last["bytes_up"],
+        bytes_down=last["bytes_down"],
+    )
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """A report that prints as text, and as Markdown in a notebook.
+
+    Attributes
+    ----------
+    facts : tuple of (str, str)
+        The model, who took part and who did not, and the protection.
+    stages : tuple of Sent
+        What was sent, in its order.
+    """
+
+    facts: tuple[tuple[str, str], ...]
+    stages: tuple[Sent, ...]
+
+    def __str__(self) -> str:
+        width = max(len(name) for name, _ in self.facts)
+        lines = [f"{name:{width}}  {value}" for name, value in self.facts]
+        for number, stage in enumerate(self.stages, start=1):
+            lines.append("")
+            lines.append(f"{number}. {stage.what}")
+            lines.append(f"   {'; '.join(_numbers_in_words(stage))}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def to_markdown(self) -> str:
+        """Return the report as Markdown."""
+        lines = [f"- **{name}**: {value}" for name, value in self.facts]
+        lines += ["", "| what left each client | when (UTC) | rounds | clients | bytes each |"]
+        lines += ["|---|---|---|---|---|"]
+        for stage in self.stages:
+            each = _bytes_each(stage)
+            lines.append(
+                f"| {stage.what} | {stage.began} | {stage.rounds} | {stage.n_clients} | {each:,} |"
+            )
+        return "\n".join(lines)
+
+    _repr_markdown_ = to_markdown
+
+
+def report_of(model: Any) -> FitReport:
+    """Return the report of a fitted estimator.
+
+    Raises
+    ------
+    ValueError
+        If it has no record of what was sent.
+    """
+    stages: Sequence[Sent] | None = getattr(model, "exchanges_", None)
+    if stages is None:
+        raise ValueError("the model has no record of what was sent; expected a fitted model")
+    total = sum(stage.bytes_up for stage in stages)
+    n_clients = max(len(model.groups_), 1)
+    absent = ", ".join(map(str, getattr(model, "missing_", []))) or "none"
+    facts = (
+        (
+            "model",
+            f"{type(model).__name__}, {len(model.support_)} of {model.n_features_in_} features",
+        ),
+        ("groups", ", ".join(map(str, model.groups_))),
+        ("took no part, or left", absent),
+        ("protection", _protection(model)),
+        ("bytes from each group", f"{total // n_clients:,} on average"),
+    )
+    return FitReport(facts, tuple(stages))
+
+
+def _protection(model: Any) -> str:
+    """Return who sees what, in words."""
+    if model.private is not None:
+        return f"in the open to the server, which adds noise to sums ({model.private!r})"
+    if model.secure:
+        return "masks: the server sees sums over groups, and nothing of one group"
+    return "none: the server sees the sums of each group, which are over all of its rows"
+
+
+def _numbers_in_words(stage: Sent) -> list[str]:
+    """Return when a stage was, how often, of how many, and how large."""
+    rounds = "1 round" if stage.rounds == 1 else f"{stage.rounds} rounds"
+    return [
+        f"{stage.began} UTC",
+        f"{rounds} with {stage.n_clients} clients",
+        f"{_bytes_each(stage):,} bytes from each",
+    ]
+
+
+def _bytes_each(stage: Sent) -> int:
+    """Return what a client sent on average."""
+    return stage.bytes_up // max(stage.n_clients, 1)

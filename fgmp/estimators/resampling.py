@@ -1,0 +1,147 @@
+"""Clients drawn with replacement: the bootstrap over whole clients, by weights that a server draws.
+
+A client that is drawn twice counts twice as much, and one that is not drawn is asked for nothing.
+Clients send what they send in every fit, and none learns how often it was drawn from its message
+alone. So inclusion frequencies need no pooled rows.
+
+Under masks there is no such bootstrap: sums over K clients with other weights are equations, and
+from K resamples on they can be solved for every client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..aggregation import Update
+from ..client import ProblemInfo
+from ..rounds import Call, Message, Method, Transport
+from ..sparse_model import Array, IndexArray
+from .session import FitClients
+
+if TYPE_CHECKING:
+    from .folds import Fold
+    from .standardization import Standardization
+
+
+@dataclass(frozen=True, eq=False)
+class ResampledClients:
+    """The clients of a fit that were drawn, each with the weight of its draws.
+
+    It has what `fgmp.estimators.session.FitClients` names.
+
+    Attributes
+    ----------
+    clients : FitClients
+        All clients, of which some sums may rest on one.
+    counts : ndarray of int, shape (n_clients,)
+        How often each was drawn.
+    """
+
+    clients: FitClients
+    counts: IndexArray
+
+    @cached_property
+    def drawn(self) -> IndexArray:
+        """The indices of the clients that were drawn, increasing."""
+        return np.flatnonzero(self.counts)
+
+    @cached_property
+    def info(self) -> ProblemInfo:
+        """The clients that were drawn; p_i is the share of the weight of all draws."""
+        return _reweighted(self.clients.info, self.drawn, self.counts)
+
+    @property
+    def total_weight(self) -> float:
+        """The weight of the rows of all draws."""
+        return float(self.clients.total_weight * (self.clients.info.weights @ self.counts))
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the features are sparse."""
+        return self.clients.is_sparse
+
+    @property
+    def min_rows(self) -> int:
+        """The smallest number of rows of a client that a sum may rest on."""
+        return self.clients.min_rows
+
+    @property
+    def absent(self) -> list[str]:
+        """Names of the clients that did not answer the last time."""
+        return self.clients.absent
+
+    def transport(
+        self, standardization: Standardization | None = None, fold: Fold | None = None
+    ) -> ReweightedTransport:
+        """Return the transport to the clients that were drawn."""
+        return ReweightedTransport(
+            self.clients.transport(standardization, fold), self.drawn, self.counts
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ReweightedTransport:
+    """A transport to some of the clients of another one, with other weights.
+
+    Attributes
+    ----------
+    transport : Transport
+        To all clients.
+    drawn : ndarray of int
+        The clients that are asked, by their indices there.
+    counts : ndarray of int, shape (n_clients,)
+        How often each was drawn.
+    """
+
+    transport: Transport
+    drawn: IndexArray
+    counts: IndexArray
+
+    @cached_property
+    def info(self) -> ProblemInfo:
+        """What a server knows of the clients that are asked."""
+        return _reweighted(self.transport.info, self.drawn, self.counts)
+
+    @property
+    def weights(self) -> Array:
+        """Their weights, which sum to one."""
+        return self.info.weights
+
+    @property
+    def truth(self) -> Array | None:
+        """The model that made the data, if it is known."""
+        return self.transport.truth
+
+    def prepare(self, method: Method) -> ReweightedTransport:
+        """Return the transport for a run of a method."""
+        return replace(self, transport=self.transport.prepare(method))
+
+    def run_clients(self, call: Call, message: Message, cohort: IndexArray) -> Sequence[Any]:
+        """Return the updates of a cohort, in its order."""
+        return self.transport.run_clients(call, message, self.drawn[cohort])
+
+    def objectives(self, x: Update, indices: IndexArray | None = None) -> tuple[IndexArray, Array]:
+        """Return the indices of the clients that report their objective, and the objectives."""
+        asked = self.drawn if indices is None else self.drawn[indices]
+        reported, values = self.transport.objectives(x, asked)
+        return np.searchsorted(self.drawn, reported), values
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells these data from others."""
+        return {**self.transport.identity(), "counts": self.counts}
+
+
+def _reweighted(shape: ProblemInfo, drawn: IndexArray, counts: IndexArray) -> ProblemInfo:
+    """Return the part of a shape that was drawn, with weights that sum to one."""
+    weights = (shape.weights * counts)[drawn]
+    return replace(
+        shape,
+        rows=[shape.rows[index] for index in drawn.tolist()],
+        client_ids=[shape.client_ids[index] for index in drawn.tolist()],
+        weights=weights / weights.sum(),
+    )

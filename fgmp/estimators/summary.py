@@ -1,0 +1,269 @@
+"""The summary of a fitted estimator: coefficients, standard errors, intervals, and their limits."""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+from sklearn.base import is_classifier
+
+from .._support.optional import needs
+from .._support.validation import check_number
+from ..sparse_model import Array
+from .covariance import MAX_COEFFICIENTS, Covariance
+
+# With fewer clusters a cluster sandwich is on average too small by more than a little (Cameron and
+# Miller, A Practitioner's Guide to Cluster-Robust Inference, 2015, section VI).
+_FEW_GROUPS = 30
+_WIDTH = 100
+
+_HEADINGS = {
+    "feature": "feature",
+    "class": "class",
+    "coefficient": "coef",
+    "per_deviation": "per sd",
+    "odds_ratio": "odds ratio",
+    "odds_ratio_per_deviation": "OR per sd",
+    "standard_error": "se",
+    "lower": "low",
+    "upper": "high",
+    "standard_error_by_group": "se (groups)",
+    "lower_by_group": "low",
+    "upper_by_group": "high",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """A table with one row for the intercept and for each chosen feature, and notes on it.
+
+    Attributes
+    ----------
+    columns : dict of str to ndarray
+        ``feature``; ``class`` with several outputs; ``coefficient`` per unit of the feature and
+        ``per_deviation``, times its standard deviation; for a logistic model ``odds_ratio`` per
+        unit and ``odds_ratio_per_deviation``, the exponentials of the two; ``standard_error``,
+        ``lower`` and ``upper`` of the coefficient, model-based; and the same ``_by_group``, of the
+        cluster sandwich with the groups as clusters, nan if that was not summed.
+    title : str
+        The model, and of how many rows and groups it is.
+    notes : tuple of str
+        What the errors and intervals hold, and what they leave out.
+    level : float
+        The coverage of the intervals.
+    """
+
+    columns: dict[str, Array]
+    title: str
+    notes: tuple[str, ...]
+    level: float
+
+    def to_frame(self) -> Any:
+        """Return the table as a pandas DataFrame, with the features as its index."""
+        with needs("a summary as a table", "pandas"):
+            import pandas as pd
+
+        keys = [name for name in ("feature", "class") if name in self.columns]
+        return pd.DataFrame(self.columns).set_index(keys)
+
+    def __repr__(self) -> str:
+        names, lines = self._texts()
+        table = [names, *lines]
+        widths = [max(len(line[i]) for line in table) for i in range(len(names))]
+        n_words = 1 + ("class" in self.columns)
+        rows = []
+        for line in table:
+            cells = [
+                cell.ljust(width) if i < n_words else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ]
+            rows.append("  ".join(cells).rstrip())
+        notes = [textwrap.fill(f"- {note}", _WIDTH, subsequent_indent="  ") for note in self.notes]
+        return "\n".join([self.title, "", *rows, "", *notes])
+
+    def _repr_html_(self) -> str:
+        names, lines = self._texts()
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>"
+            for line in lines
+        )
+        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
+        return (
+            f"<p><strong>{html.escape(self.title)}</strong></p>"
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><ul>{notes}</ul>"
+        )
+
+    def _texts(self) -> tuple[list[str], list[list[str]]]:
+        """Return the headings and the cells of the table that is printed."""
+        shown = {
+            name: column
+            for name, column in self.columns.items()
+            if not (name.endswith("by_group") and np.isnan(column).all())
+        }
+        headings = [_HEADINGS[name] for name in shown]
+        columns = [[_cell(value) for value in column] for column in shown.values()]
+        return headings, [list(row) for row in zip(*columns, strict=True)]
+
+
+def _cell(value: Any) -> str:
+    """Return a value as text, with four digits; a number that does not apply is empty."""
+    if isinstance(value, (float, np.floating)):
+        return "" if np.isnan(value) else f"{value:.4g}"
+    return str(value)
+
+
+def summarize(model: Any, level: float) -> Summary:
+    """Return the summary of a fitted estimator.
+
+    Parameters
+    ----------
+    model : FedGradMPRegressor or FedGradMPClassifier
+        Fitted.
+    level : float
+        The coverage of the intervals.
+
+    Raises
+    ------
+    ValueError
+        If the model has no covariance, with the reason.
+    """
+    level = check_number("level", level, above=0, at_most=1)
+    covariance = getattr(model, "covariance_", None)
+    if covariance is None:
+        raise ValueError(_why_no_covariance(model))
+
+    deviations = np.append(covariance.deviations, np.nan)  # the intercept is the column -1
+    per_deviation = covariance.values * deviations[covariance.columns]
+    columns: dict[str, Array] = {"feature": _feature_names(model, covariance)}
+    is_logistic = is_classifier(model)
+    if is_logistic and len(model.classes_) > 2:
+        columns["class"] = np.asarray(model.classes_)[covariance.outputs]
+    columns["coefficient"] = covariance.values
+    columns["per_deviation"] = per_deviation
+    if is_logistic:
+        is_slope = covariance.columns >= 0
+        with np.errstate(over="ignore"):
+            columns["odds_ratio"] = np.where(is_slope, np.exp(covariance.values), np.nan)
+            columns["odds_ratio_per_deviation"] = np.exp(per_deviation)
+
+    degrees_of_freedom = np.inf if is_logistic else covariance.degrees_of_freedom
+    columns |= _errors(covariance, covariance.model_based, degrees_of_freedom, level, "")
+    columns |= _errors(covariance, covariance.by_group, covariance.n_groups - 1, level, "_by_group")
+    return Summary(columns, _title(model, covariance), _notes(model, covariance, level), level)
+
+
+def _errors(
+    covariance: Covariance, matrix: Array | None, degrees: float, level: float, ending: str
+) -> dict[str, Array]:
+    """Return standard errors and intervals, nan without a covariance matrix."""
+    errors = np.full(len(covariance.values), np.nan)
+    if matrix is not None:
+        errors = np.sqrt(matrix.diagonal())
+    quantile = (1 + level) / 2
+    factor = float(ndtri(quantile))
+    if degrees < np.inf:
+        factor = float(stdtrit(degrees, quantile)) if degrees > 0 else np.nan
+    return {
+        f"standard_error{ending}": errors,
+        f"lower{ending}": covariance.values - factor * errors,
+        f"upper{ending}": covariance.values + factor * errors,
+    }
+
+
+def _feature_names(model: Any, covariance: Covariance) -> Array:
+    """Return the name of the feature of each coefficient."""
+    names = list(names_of_features(model))
+    return np.array([*names, "(intercept)"], object)[covariance.columns]
+
+
+def names_of_features(model: Any) -> Sequence[str]:
+    """Return the names of all features of a fitted estimator; x0, x1, ... if it had none."""
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        return [f"x{j}" for j in range(model.n_features_in_)]
+    return [str(name) for name in names]
+
+
+def _why_no_covariance(model: Any) -> str:
+    """Return why a fitted model has no covariance."""
+    if model.private is not None:
+        return (
+            "the model was fitted with private noise, and a covariance needs exact sums; expected "
+            "a model without private"
+        )
+    if not model.polish:
+        return (
+            "polish is False, so that the coefficients are no minimiser and have no standard "
+            "errors; expected a model that was fitted with polish=True"
+        )
+    n_coefficients = np.count_nonzero(model.coef_) + bool(model.fit_intercept)
+    if n_coefficients > MAX_COEFFICIENTS:
+        return (
+            f"the model has {n_coefficients} coefficients; expected at most {MAX_COEFFICIENTS}, "
+            "for which covariances are summed"
+        )
+    return "the model has no coefficient, or comes from a file without covariances"
+
+
+def _title(model: Any, covariance: Covariance) -> str:
+    """Return what the summary is about."""
+    n_features = len(model.support_)
+    chosen = {"cv": "chosen by cross-validation", "all": "all that vary"}
+    how = chosen.get(model.sparsity, "chosen") if isinstance(model.sparsity, str) else "chosen"
+    groups = "1 group" if covariance.n_groups == 1 else f"{covariance.n_groups} groups"
+    return (
+        f"{type(model).__name__}: {n_features} of {model.n_features_in_} features, {how}; "
+        f"{covariance.n_rows:g} rows of {groups}"
+    )
+
+
+def _notes(model: Any, covariance: Covariance, level: float) -> tuple[str, ...]:
+    """Return what the errors and intervals hold, and what they leave out."""
+    is_logistic = is_classifier(model)
+    notes = []
+    if model.sparsity != "all":
+        notes.append(
+            "The choice of the features is not in the errors and intervals: they hold for these "
+            "features as if they had been named before the data were seen, and are too narrow "
+            "otherwise. bootstrap() shows how often a feature is chosen."
+        )
+    if covariance.is_ridge:
+        notes.append(
+            f"The coefficients are ridge estimates (C={model.C:g}), shrunken towards zero; the "
+            "intervals are about the shrunken values. C=np.inf is maximum likelihood."
+        )
+    quantile = "normal"
+    what = "the inverse information"
+    if not is_logistic:
+        quantile = f"t({covariance.degrees_of_freedom:g})"
+        what = f"residual variance {covariance.dispersion:.4g} times the inverse second moments"
+    notes.append(f"se, {100 * level:g} % interval: model-based, {what}; {quantile} quantiles.")
+    if covariance.by_group is None:
+        notes.append(f"No errors by group: {covariance.why_not_by_group}.")
+    else:
+        notes.append(
+            "se (groups): cluster sandwich with the groups as clusters, times G/(G-1) "
+            "(n-1)/(n-k), as statsmodels has it by default, for "
+            f"G={covariance.n_groups}; t({covariance.n_groups - 1}) quantiles."
+        )
+        if covariance.n_groups < _FEW_GROUPS:
+            notes.append(
+                f"With {covariance.n_groups} groups the sandwich is a rough estimate, and too "
+                f"small on average; from about {_FEW_GROUPS} on it is reliable."
+            )
+    if np.isnan(covariance.model_based.diagonal()).any():
+        notes.append("Without an error: collinear columns, or as many coefficients as rows.")
+    if is_logistic and len(model.classes_) > 2:
+        notes.append(
+            "The coefficients of a feature sum to zero over the classes; an odds ratio is against "
+            "the geometric mean of all classes."
+        )
+    if getattr(model, "class_weight", None) is not None:
+        notes.append("Model-based errors take class weights for numbers of rows.")
+    return tuple(notes)

@@ -1,0 +1,287 @@
+"""Standard errors and intervals against statsmodels on the pooled table, and what masks must not tell."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+
+import fgmp
+from fgmp.estimators import covariance as covariance_module
+from fgmp.estimators.covariance import GradientProducts
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::fgmp.AdviceWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
+)
+
+N_GROUPS = 9
+
+
+def table(n_classes=0, seed=0, n_rows=450):
+    """Rows of groups that differ, in columns whose units differ, with 4 of 7 features that matter."""
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(0, N_GROUPS, n_rows)
+    shifts = 0.5 * rng.standard_normal((N_GROUPS, 7))
+    X = (rng.standard_normal((n_rows, 7)) + shifts[groups]) * 10.0 ** np.arange(-2, 5) + 5
+    scores = (X - 5) / 10.0 ** np.arange(-2, 5) @ [1.0, 0, -0.7, 0, 0.5, 0, -0.4]
+    noise = rng.standard_normal(n_rows) + 0.4 * rng.standard_normal(N_GROUPS)[groups]
+    y = scores + noise
+    if n_classes:
+        y = np.digitize(y, np.quantile(y, np.linspace(0, 1, n_classes + 1)[1:-1]))
+    return pd.DataFrame(X, columns=[f"f{j}" for j in range(7)]), y, groups
+
+
+def design(X, model):
+    chosen = X.iloc[:, model.support_]
+    return sm.add_constant(chosen) if model.fit_intercept is True else chosen
+
+
+def scaled(X, model):
+    """The design in units in which statsmodels converges, and the factors of its coefficients."""
+    columns = design(X, model)
+    factors = np.abs(columns).mean(axis=0)
+    return columns / factors, 1 / factors
+
+
+def errors_of(model):
+    frame = model.summary().to_frame()
+    return frame["standard_error"].to_numpy(), frame["standard_error_by_group"].to_numpy()
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("sparsity", [4, "all"])
+def test_the_regressor_has_the_errors_and_intervals_of_least_squares(sparsity, fit_intercept):
+    """Of the pooled table, with the default correction of statsmodels for clusters."""
+    X, y, groups = table()
+    model = fgmp.FedGradMPRegressor(sparsity, fit_intercept=fit_intercept).fit(X, y, groups)
+    frame = model.summary(level=0.9).to_frame()
+    plain = sm.OLS(y, design(X, model)).fit()
+    clustered = sm.OLS(y, design(X, model)).fit(
+        cov_type="cluster", cov_kwds={"groups": groups}, use_t=True
+    )
+
+    np.testing.assert_allclose(frame["coefficient"], plain.params, rtol=1e-6)
+    np.testing.assert_allclose(frame["standard_error"], plain.bse, rtol=1e-6)
+    np.testing.assert_allclose(frame["standard_error_by_group"], clustered.bse, rtol=1e-6)
+    scale = plain.bse.to_numpy()
+    for ending, fitted in (("", plain), ("_by_group", clustered)):
+        bounds = frame[[f"lower{ending}", f"upper{ending}"]].to_numpy()
+        difference = (bounds - fitted.conf_int(0.1).to_numpy()) / scale[:, None]
+        assert np.abs(difference).max() < 1e-6
+    assert model.covariance_.dispersion == pytest.approx(plain.mse_resid, rel=1e-9)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_the_classifier_has_the_errors_of_maximum_likelihood(fit_intercept):
+    """With C=np.inf, against a logit of the pooled table."""
+    X, y, groups = table(2)
+    model = fgmp.FedGradMPClassifier(4, C=np.inf, fit_intercept=fit_intercept).fit(X, y, groups)
+    columns, factors = scaled(X, model)
+    logit = sm.Logit(y, columns)
+    options = {"disp": 0, "method": "newton"}
+    plain = logit.fit(**options)
+    clustered = logit.fit(cov_type="cluster", cov_kwds={"groups": groups}, **options)
+
+    frame = model.summary().to_frame()
+    params, errors, by_group = (one * factors for one in (plain.params, plain.bse, clustered.bse))
+    np.testing.assert_allclose(frame["coefficient"], params, rtol=1e-6)
+    np.testing.assert_allclose(frame["standard_error"], errors, rtol=1e-6)
+    np.testing.assert_allclose(frame["standard_error_by_group"], by_group, rtol=1e-6)
+    half = factors * (plain.conf_int()[1] - plain.conf_int()[0]) / 2  # normal quantiles
+    np.testing.assert_allclose((frame["upper"] - frame["lower"]) / 2, half, rtol=1e-6)
+    log_odds = params[frame.index != "(intercept)"]
+    ratios = frame["odds_ratio"].drop("(intercept)", errors="ignore")
+    np.testing.assert_allclose(np.log(ratios), log_odds, rtol=1e-6)
+
+
+def test_softmax_contrasts_have_the_errors_of_a_multinomial_logit():
+    """The coefficients sum to zero over the classes; their differences are those against class 0."""
+    X, y, groups = table(3)
+    model = fgmp.FedGradMPClassifier(3, C=np.inf).fit(X, y, groups)
+    columns, factors = scaled(X, model)
+    logit = sm.MNLogit(y, columns)
+    options = {"disp": 0, "method": "newton"}
+    plain = logit.fit(**options)
+    clustered = logit.fit(cov_type="cluster", cov_kwds={"groups": groups}, **options)
+
+    contrast = np.kron(np.eye(4), [[-1, 1, 0], [-1, 0, 1]])
+    found = model.covariance_
+    values = (contrast @ found.values).reshape(4, 2)
+    factors = factors.to_numpy()[:, None]
+    np.testing.assert_allclose(values, factors * plain.params, rtol=1e-5)
+    for matrix, fitted in ((found.model_based, plain), (found.by_group, clustered)):
+        errors = np.sqrt((contrast @ matrix @ contrast.T).diagonal()).reshape(4, 2)
+        np.testing.assert_allclose(errors, factors * fitted.bse, rtol=1e-5)
+    assert model.summary().to_frame().index.names == ["feature", "class"]
+
+
+def test_own_intercepts_count_as_a_column_for_each_group():
+    """The within estimator against least squares with indicators of the groups."""
+    X, y, groups = table()
+    model = fgmp.FedGradMPRegressor(4, fit_intercept="per_group").fit(X, y, groups)
+    indicators = pd.get_dummies(groups, dtype=float).add_prefix("group")
+    columns = pd.concat([X.iloc[:, model.support_], indicators], axis=1)
+    plain = sm.OLS(y, columns).fit()
+    clustered = sm.OLS(y, columns).fit(cov_type="cluster", cov_kwds={"groups": groups})
+    errors, by_group = errors_of(model)
+    np.testing.assert_allclose(errors, plain.bse[:4], rtol=1e-6)
+    np.testing.assert_allclose(by_group, clustered.bse[:4], rtol=1e-6)
+
+
+def test_a_row_of_weight_two_counts_as_two_rows():
+    """Errors of a weighted fit are those of the table in which rows are repeated."""
+    X, y, groups = table(2)
+    weights = np.random.default_rng(1).integers(1, 4, len(y))
+    rows = np.repeat(np.arange(len(y)), weights)
+    for model, labels in (
+        (fgmp.FedGradMPClassifier(4, C=np.inf), y),
+        (fgmp.FedGradMPRegressor(4), X["f0"] * 100 + y),
+    ):
+        labels = np.asarray(labels)
+        weighted = errors_of(model.fit(X, labels, groups, sample_weight=weights))
+        repeated = errors_of(model.fit(X.iloc[rows], labels[rows], groups[rows]))
+        np.testing.assert_allclose(weighted, repeated, rtol=1e-6)
+
+
+def ridge_sandwich(X, y, groups, model):
+    """A^-1 H A^-1 and A^-1 M A^-1 by hand, in standardised columns."""
+    columns = X.iloc[:, model.support_].to_numpy()
+    deviations = columns.std(axis=0)
+    columns = np.column_stack([np.ones(len(y)), (columns - columns.mean(axis=0)) / deviations])
+    beta = np.append(0.0, model.coef_[0, model.support_] * deviations)
+    beta[0] = model.intercept_[0] + model.coef_[0] @ X.to_numpy().mean(axis=0)
+    chances = 1 / (1 + np.exp(-columns @ beta))
+    penalty = np.eye(5) / model.C
+    penalty[0, 0] /= 64**2  # the column of the intercept is 64
+    hessian = columns.T @ (columns * (chances * (1 - chances))[:, None])
+    scores = columns * (chances - y)[:, None] + penalty @ beta / len(y)
+    totals = np.array([scores[groups == group].sum(axis=0) for group in np.unique(groups)])
+    bread = np.linalg.inv(hessian + penalty)
+    n, g = len(y), len(totals)
+    clustered = bread @ totals.T @ totals @ bread * g / (g - 1) * (n - 1) / (n - 5)
+    return (
+        np.sqrt(matrix.diagonal())[1:] / deviations
+        for matrix in (bread @ hessian @ bread, clustered)
+    )
+
+
+def test_a_ridge_estimate_has_the_sandwich_of_its_penalised_gradients():
+    """A strong ridge, so that A differs much from the Hessian H."""
+    X, y, groups = table(2)
+    model = fgmp.FedGradMPClassifier(4, C=0.02).fit(X, y, groups)
+    errors, by_group = errors_of(model)
+    expected, expected_by_group = ridge_sandwich(X, y, groups, model)
+    np.testing.assert_allclose(errors[1:], expected, rtol=1e-6)
+    np.testing.assert_allclose(by_group[1:], expected_by_group, rtol=1e-6)
+    notes = " ".join(model.summary().notes)
+    assert "ridge estimates (C=0.02), shrunken towards zero" in notes
+    assert "The choice of the features is not in the errors and intervals" in notes
+
+
+def test_masks_change_errors_by_their_resolution_only():
+    X, y, groups = table(2)
+    for model, labels in ((fgmp.FedGradMPClassifier(4), y), (fgmp.FedGradMPRegressor(4), y * 1e5)):
+        plain = errors_of(model.set_params(secure=False).fit(X, labels, groups))
+        masked = errors_of(model.set_params(secure=True).fit(X, labels, groups))
+        np.testing.assert_allclose(masked, plain, rtol=1e-6)
+
+
+def test_the_sum_for_two_groups_tells_a_gradient_and_for_three_a_group_solves_for_the_others():
+    """The attack for which masks have no errors by group below four groups."""
+    X, y, _ = table(2)
+    for n_groups in (2, 3):
+        groups = np.arange(len(y)) % n_groups
+        fitted = fgmp.FedGradMPClassifier(3, C=np.inf).fit(X, y, groups)
+        columns = sm.add_constant(X.iloc[:, fitted.support_]).to_numpy()
+        residuals = fitted.predict_proba(X)[:, 1] - y
+        scores = np.array(
+            [columns[groups == g].T @ residuals[groups == g] for g in range(n_groups)]
+        )
+        total = scores.T @ scores  # what is summed
+        others = total
+        known = np.zeros(4)
+        if n_groups == 3:  # the last one takes its own off
+            known = scores[2]
+            others = total - np.outer(known, known)
+        # The two that are left have the sum -known.
+        squares = 2 * others - np.outer(known, known)
+        eigenvalues, vectors = np.linalg.eigh(squares)
+        difference = np.sqrt(eigenvalues[-1]) * vectors[:, -1]
+        found = (difference - known) / 2
+        error = min(np.linalg.norm(found - score) for score in scores[:2])
+        assert error < 1e-4 * np.linalg.norm(scores[0])
+
+
+@pytest.mark.parametrize("n_groups", [2, 3, 4])
+def test_under_masks_outer_products_are_sent_from_four_groups_on(n_groups, monkeypatch):
+    X, y, _ = table(2)
+    sent = []
+    honest = GradientProducts.products
+
+    def listen(self, client, message, rng):
+        update = honest(self, client, message, rng)
+        sent.append(len(update))
+        return update
+
+    monkeypatch.setattr(covariance_module.GradientProducts, "products", listen)
+    model = fgmp.FedGradMPClassifier(3, secure=True).fit(X, y, np.arange(len(y)) % n_groups)
+    summary = model.summary()
+    hessian_and_loss = 1 + 4 * 5 // 2
+    has_errors = not np.isnan(summary.columns["standard_error_by_group"]).any()
+    assert has_errors == (n_groups >= 4)
+    assert all(size > hessian_and_loss for size in sent) == (n_groups >= 4)
+    assert len(sent) == n_groups
+    if n_groups < 4:
+        assert "under masks the sum of outer products" in " ".join(summary.notes)
+
+
+def test_collinear_columns_have_no_error_and_others_keep_theirs():
+    X, y, groups = table()
+    doubled = X.assign(twin=2 * X["f0"])
+    model = fgmp.FedGradMPRegressor("all").fit(doubled, y, groups)
+    frame = model.summary().to_frame()
+    assert frame.loc[["f0", "twin"], "standard_error"].isna().all()
+    plain = sm.OLS(y, sm.add_constant(X)).fit()
+    others = ["f1", "f2", "f3", "f4", "f5", "f6"]
+    np.testing.assert_allclose(frame.loc[others, "standard_error"], plain.bse[others], rtol=1e-5)
+    assert "collinear columns" in model.summary().notes[-1]
+
+
+def test_constant_columns_are_left_out():
+    X, y, groups = table()
+    model = fgmp.FedGradMPRegressor("all").fit(X.assign(same=3.0), y, groups)
+    assert "same" not in model.summary().to_frame().index
+    np.testing.assert_allclose(
+        errors_of(model)[0], sm.OLS(y, sm.add_constant(X)).fit().bse, rtol=1e-6
+    )
+
+
+def test_a_model_without_errors_says_why():
+    X, y, groups = table()
+    exact = dict(standardize=False, fit_intercept=False, polish=False)
+    private = fgmp.FedGradMPRegressor(
+        2, private=fgmp.GaussianNoise(50.0, 5.0), rounds=2, **exact
+    ).fit(X, y, groups)
+    for model, words in (
+        (fgmp.FedGradMPRegressor(2, polish=False).fit(X, y, groups), "polish is False"),
+        (private, "fitted with private noise"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            model.summary()
+    alone = fgmp.FedGradMPRegressor(2).fit(X, y).summary()
+    assert np.isnan(alone.columns["standard_error_by_group"]).all()
+    assert "No errors by group: all rows are one group." in alone.notes
+
+
+def test_the_summary_is_a_table_in_text_and_html():
+    X, y, groups = table(2)
+    model = fgmp.FedGradMPClassifier(2).fit(X.rename(columns={"f0": "a<b"}), y, groups)
+    summary = model.summary()
+    lines = repr(summary).splitlines()
+    assert lines[0].startswith("FedGradMPClassifier: 2 of 7 features, chosen; 450 rows of 9 groups")
+    assert lines[2].split()[:3] == ["feature", "coef", "per"] and "odds ratio" in lines[2]
+    assert len(max(lines[2:6], key=len)) <= 120
+    page = summary._repr_html_()
+    assert "a&lt;b" in page and "a<b" not in page and page.count("<tr>") == 4
+    slopes = summary.columns["per_deviation"][1:]
+    expected = model.coef_[0, model.support_] * X.to_numpy()[:, model.support_].std(axis=0)
+    np.testing.assert_allclose(slopes, expected, rtol=1e-9)
