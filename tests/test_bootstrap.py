@@ -123,7 +123,7 @@ def test_bootstrap_of_a_private_model_is_refused():
 
 def test_drawn_groups_count_as_rows_of_their_weight():
     """Of a logistic model, too: the fit to whole groups with weights is that of weighted rows."""
-    X, y, groups = classification(2)
+    X, y, groups = classification_table(2)
     model = fgmp.FedGradMPClassifier(4, C=0.3).fit(X, y, groups)
     found = model.bootstrap(3, random_state=0)
     rng = np.random.RandomState(0)
@@ -136,7 +136,7 @@ def test_drawn_groups_count_as_rows_of_their_weight():
 
 
 def test_the_number_of_processes_changes_no_bit_and_the_repr_is_short():
-    X, y, groups = regression()
+    X, y, groups = regression_table()
     model = fgmp.FedGradMPRegressor(3).fit(X, y, groups)
     one, two = (model.bootstrap(4, random_state=0, n_jobs=n_jobs) for n_jobs in (1, 2))
     np.testing.assert_array_equal(one.coef, two.coef)
