@@ -835,7 +835,7 @@ def prune(
                 is_member[c, j] &= is_merged[c, j]
                 if not is_member[c, j]:
                     x[c, j] = 0
-                square += float(x[c, j]) ** 2
+                square += float(x[c, j]) * float(x[c, j])
         else:
             atoms = atoms_in_use(is_member[c : c + 1])
             right = np.empty(len(atoms))
@@ -991,7 +991,8 @@ def loss_value(scores: Array, target: Any, margin: float) -> float:
     if margin > 0:
         lead = float(margin * target * scores[0])
         return math.log1p(math.exp(-abs(lead))) + max(-lead, 0.0)
-    return 0.5 * float(scores[0] - target) ** 2
+    residual = float(scores[0] - target)
+    return 0.5 * residual * residual
 
 
 def curvature_along(scores: Array, direction: Array, margin: float) -> float:
@@ -1011,7 +1012,7 @@ def curvature_along(scores: Array, direction: Array, margin: float) -> float:
         for c in range(len(scores)):
             variance += math.exp(scores[c] - highest) / total * (direction[c] - mean) ** 2
         return variance
-    square = float(direction[0]) ** 2
+    square = float(direction[0]) * float(direction[0])
     if margin > 0:
         odds = math.exp(-abs(float(margin * scores[0])))
         return margin**2 * odds / (1 + odds) ** 2 * square
@@ -1090,7 +1091,7 @@ def take_gradient_steps(
                 derivative[t, c] = scores[t, c]
             derivative_in_place(derivative[t], y[t], margin, columns.dtype.type(weight))
             for c in range(n_outputs):
-                derivative_square += float(derivative[t, c]) ** 2
+                derivative_square += float(derivative[t, c]) * float(derivative[t, c])
         for c in range(n_outputs):
             for j in range(len(atoms)):
                 gradient[c, j] = 0
@@ -1106,7 +1107,7 @@ def take_gradient_steps(
             for j in range(len(atoms)):
                 along = float(direction[c, atoms[j]])
                 slope += along * float(gradient[c, j])
-                step_square += along**2 * float(squared_norms[j])
+                step_square += along * along * float(squared_norms[j])
                 largest = max(largest, abs(along))
         if largest == 0:
             return True
