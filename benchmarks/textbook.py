@@ -113,3 +113,32 @@ def softmax_pursuit(
         np.put_along_axis(pruned, kept, np.take_along_axis(w, kept, axis=0), axis=0)
         w = pruned
     return w
+
+
+def logistic_pursuit(
+    A: np.ndarray, y: np.ndarray, x: np.ndarray, sparsity: int, count: int
+) -> np.ndarray:
+    """A client's round of FedGradMP for the logistic loss: `count` gradient steps on all rows, with a line search."""
+
+    def value(scores: np.ndarray) -> float:
+        return np.mean(np.logaddexp(0, -y * scores))
+
+    def gradient(B: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        return B.T @ (-y / (1 + np.exp(y * scores))) / len(y)
+
+    for _ in range(count):
+        candidates = np.argpartition(-np.abs(gradient(A, A @ x)), 2 * sparsity)[: 2 * sparsity]
+        merged = np.union1d(candidates, np.flatnonzero(x))
+        B, b = A[:, merged], x[merged]
+        scores = B @ b
+        direction = -gradient(B, scores)
+        image, slope = B @ direction, -direction @ direction
+        p = 1 / (1 + np.exp(-scores))
+        length = -slope / np.mean(image**2 * p * (1 - p))
+        while value(scores + length * image) > value(scores) + 1e-4 * length * slope:
+            length /= 2
+        b = b + length * direction
+        kept = np.argpartition(-np.abs(b), sparsity)[:sparsity]
+        x = np.zeros_like(x)
+        x[merged[kept]] = b[kept]
+    return x

@@ -61,5 +61,8 @@ def compile_kernels() -> None:
         labels = fgmp.Federation.from_arrays([A], [rng.integers(0, 3, 100)], fgmp.SoftmaxLoss(3))
         for method in (fgmp.FedGradMP(3), fgmp.FedIterHT(sparsity=3, **steps)):
             fgmp.simulate(method, numbers, 1, rng=0)
+        inexact = (fgmp.SGD(learning_rate=0.1), fgmp.GradientDescent(steps=1))
         with suppress_advice():  # labels are random, and more features than rows separate them
             fgmp.simulate(fgmp.FedAvg(**steps), labels, 1, rng=0)
+            for solver in inexact:
+                fgmp.simulate(fgmp.FedGradMP(3, solver=solver), labels, 1, rng=0)

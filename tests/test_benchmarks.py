@@ -22,6 +22,17 @@ def test_textbook_rounds_agree_with_simulate():
     np.testing.assert_allclose(objectives, result.history["objective"][1:], rtol=1e-6, atol=1e-14)
 
 
+def test_textbook_pursuit_on_labels_agrees_with_simulate():
+    """The model after a round of damped steps of one client, on the logistic loss."""
+    rng = np.random.default_rng(3)
+    A = rng.standard_normal((60, 40))
+    y = np.sign(A[:, 0] - A[:, 5] + 0.5 * rng.standard_normal(60))
+    federation = fgmp.Federation.from_arrays([A], [y], "logistic")
+    ours = fgmp.simulate(fgmp.FedGradMP(3, local_iterations=4), federation, 1, rng=0).x
+    theirs = textbook.logistic_pursuit(A, y, np.zeros(40), 3, 4)
+    np.testing.assert_allclose(theirs, ours, atol=1e-12)
+
+
 def test_textbook_pursuit_on_images_agrees_with_client_update():
     """The softmax baseline ends at the same sparse model."""
     rng = np.random.default_rng(0)

@@ -1,9 +1,26 @@
 """The kernels of this package, each with the functions of the methods that it stands for.
 
+The rows of all clients have to be one dense array; then there are kernels for
+
+- `FedGradMP` with exact solutions of the squared loss, in the standard basis or orthonormal atoms,
+  without a ball, at most 100 entries, counted by `PerOutput` without `always_include`;
+- `FedGradMP` with `SGD`, or with a number of steps of `GradientDescent` (the default for labels),
+  for the squared, the logistic and the softmax loss, with or without a ball and `always_include`,
+  counted by `PerOutput` or `PerAtom`, in the standard basis, in orthonormal atoms, and in atoms
+  that `approximation="thresholding"` selects;
+- `FedAvg`, `FedHT`, `FedIterHT`, `FedMid` and `FedDualAvg` for the three losses, in every
+  dictionary, counted by `PerOutput` without `always_include`.
+
+All else runs the reference implementation: sparse and streamed rows, `Newton`, an `accuracy`,
+matching pursuit, `Overall`, losses and solvers of a user, other methods. So does a client whose
+system is nearly singular, or whose numbers are not finite. `Result.fallbacks` counts
+these updates by the reason.
+
 `fgmp` imports this module, and methods know nothing of it. Numba is imported, and a loop compiled,
 by the first run that a kernel serves.
 """
 
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -22,10 +39,11 @@ from ..classification_losses import LogisticLoss, SoftmaxLoss
 from ..dictionaries import Dictionary, StandardBasis
 from ..federation import Federation
 from ..fedgradmp import FedGradMP
+from ..joint_selection import PerAtom
 from ..losses import SquaredLoss
 from ..rounds import Call
 from ..selection import PerOutput
-from ..solvers import Exact
+from ..solvers import SGD, Exact, GradientDescent, solver_for
 from ..sparse_model import Array, IndexArray, SparseModel
 from .registry import KernelUpdates, kernel
 
@@ -90,9 +108,97 @@ def pursuit(
     return KernelUpdates(updates, np.flatnonzero(counts == 0).tolist())
 
 
-# Baselines: gradient steps with thresholds.
+# FedGradMP: Algorithm 2.
 
 _LABELS_AND_NUMBERS = (SquaredLoss, LogisticLoss, SoftmaxLoss)
+
+
+def takes_steps_on_dense_rows(method: FedGradMP, federation: Federation) -> bool:
+    """Return whether clients take a number of steps, in atoms that are selected by thresholding.
+
+    Each output has its own entries, or all outputs share their atoms. In atoms that matching
+    pursuit selects, and for an accuracy in place of a number of steps, there is no kernel.
+    """
+    solver = method.solver or solver_for(federation.loss)
+    counts_steps = type(solver) is SGD or (
+        type(solver) is GradientDescent and solver.accuracy is None
+    )
+    dictionary = method.dictionary
+    is_thresholded = type(dictionary) is StandardBasis or (
+        type(dictionary) is Dictionary
+        and (dictionary.orthonormal or dictionary.approximation == "thresholding")
+    )
+    return (
+        counts_steps
+        and is_thresholded
+        and type(method.selection) in (PerOutput, PerAtom)
+        and _has_dense_rows(federation)
+    )
+
+
+@kernel(
+    FedGradMP.client_update,
+    steps={"prune": FedGradMP.prune, "psi": FedGradMP.psi},
+    losses=_LABELS_AND_NUMBERS,
+    when=takes_steps_on_dense_rows,
+)
+def inexact_pursuit(
+    method: FedGradMP, federation: Federation, call: Call, x: SparseModel, cohort: IndexArray
+) -> KernelUpdates | None:
+    """Run the local iterations of FedGradMP with an inexact solver at each client of a cohort."""
+    kernels = _load_kernels()
+    if kernels is None:
+        return None
+    n_atoms = x.shape[0]
+    loss = federation.loss
+    solver: Any = method.solver or solver_for(loss)
+    loop = "line_search_pursuit_loop"
+    step_options: tuple[Any, ...] = (int(solver.steps),)
+    if isinstance(solver, SGD):
+        loop = "stochastic_pursuit_loop"
+        batch_size = int(solver.batch_size or 0)  # 0 is all rows
+        step_options = (float(solver.learning_rate), int(solver.steps), batch_size)
+
+    always_include = np.zeros(n_atoms, np.bool_)
+    always_include[list(method.selection.always_include)] = True
+    products = None
+    if isinstance(method.dictionary, Dictionary) and not method.dictionary.orthonormal:
+        products = kernels.AtomProducts(method.dictionary.gram, method.dictionary.norms)
+
+    # The most entries of an update: tau and the atoms that are always included, for each output.
+    n_outputs = math.prod(x.shape[1:])
+    most_atoms = min(int(method.sparsity) + int(always_include.sum()), n_atoms)
+    supports = np.zeros((len(cohort), most_atoms * n_outputs), np.int64)
+    values = np.zeros(supports.shape, x.values.dtype)
+    counts = np.zeros(len(cohort), np.int64)
+
+    arguments = (
+        int(method.local_iterations),
+        *step_options,
+        # The logistic loss has a margin, and no other.
+        kernels.Objective(float(getattr(loss, "margin", 0)), loss.row_weight(2) < 1),
+        kernels.CountedEntries(
+            int(method.sparsity), type(method.selection) is PerAtom, always_include
+        ),
+        float("inf") if method.radius is None else float(method.radius),
+        products,
+        n_outputs,
+        x.support.astype(np.int64),
+        x.values,
+        supports,
+        values,
+        counts,
+    )
+    # Of each row: its part of the gradients of the minibatch and of the steps.
+    n_gradients = method.local_iterations * (1 + int(solver.steps))
+    multiplications = 2.0 * n_gradients * n_atoms * n_outputs
+    if not _run_loop(loop, method, federation, call, cohort, arguments, multiplications):
+        return None
+    updates = SparseModels(supports, values, counts, x.shape)
+    return KernelUpdates(updates, np.flatnonzero(counts == 0).tolist())
+
+
+# Baselines: gradient steps with thresholds.
 
 
 def thresholds_entries(method: FirstOrder, federation: Federation) -> bool:
@@ -231,13 +337,17 @@ def _row_products(federation: Federation, method: FirstOrder) -> Array:
 
 def _selects_entries_of_dense_rows(method: FedGradMP | FirstOrder, federation: Federation) -> bool:
     """Return whether each output's entries are selected alone, and the rows are one array."""
-    features = federation.features
     return (
         type(method.selection) is PerOutput
         and not method.selection.always_include
-        and isinstance(features, np.ndarray)
-        and features.flags.c_contiguous
+        and _has_dense_rows(federation)
     )
+
+
+def _has_dense_rows(federation: Federation) -> bool:
+    """Return whether the rows of all clients are one dense array, a row after the other."""
+    features = federation.features
+    return isinstance(features, np.ndarray) and features.flags.c_contiguous
 
 
 def _run_loop(

@@ -1,9 +1,11 @@
-"""Compiled copies of client updates ("kernels"): Algorithm 1 with least squares, the baselines.
+"""Compiled copies of client updates ("kernels"): Algorithms 1 and 2, and the baselines.
 
-Read `cohort_pursuit` beside `fgmp.FedGradMP.client_update`, and `cohort_descent` beside the steps
-of `fgmp.baselines`. Both go through the clients of a cohort from `first` to `last` - 1, so that
-several threads can share a cohort: a client's numbers depend on no other client, hence not on the
-number of threads. Everything is plain Python over arrays (NUMBA_DISABLE_JIT=1 runs it as such).
+Beside `fgmp.FedGradMP.client_update` read `cohort_pursuit` (Algorithm 1 with least squares),
+`cohort_stochastic_pursuit` (Algorithm 2 with `SGD`) and `cohort_line_search_pursuit` (Algorithm 2
+with `GradientDescent`); beside the steps of `fgmp.baselines` read `cohort_descent`. All go through
+the clients of a cohort from `first` to `last` - 1, so that several threads can share a cohort: a
+client's numbers depend on no other client, hence not on the number of threads. Everything is plain
+Python over arrays (NUMBA_DISABLE_JIT=1 runs it as such).
 """
 
 import math
@@ -31,6 +33,11 @@ _FREE_BITS = 11
 
 # The most corrections of a solution before the factor is said not to serve.
 _REFINEMENTS = 3
+
+# A line search, as in `fgmp.solvers`: its most halvings, and the share of the decrease that the
+# slope promises which a step has to reach.
+_MOST_HALVINGS = 60
+_SUFFICIENT_DECREASE = 1e-4
 
 # Rows that are read together, so that sums are written back a quarter as often.
 _ROWS_AT_ONCE = 4
@@ -72,15 +79,16 @@ def high_word(a: Any, b: Any) -> Any:
     return (a >> _HALF_WORD) * high + (middle >> _HALF_WORD) + carried
 
 
-def keyed_words(stream: RandomStream, client_id: int, count: int) -> Array:
-    """Return the first `count` random words of a client, and up to three more.
+def keyed_words(stream: RandomStream, client_id: int, start: int, count: int) -> Array:
+    """Return `count` random words of a client, from word `start` on.
 
     They are those of the generator `fgmp.rounds.Streams.of`, which keeps 53 bits of each word.
     """
-    n_blocks = (count + 3) // 4
+    first_block = start // 4
+    n_blocks = (start + count + 3) // 4 - first_block
     words = np.empty((n_blocks, 4), np.uint64)
     for block in range(n_blocks):
-        counter_0 = np.uint64(block + 1)
+        counter_0 = np.uint64(first_block + block + 1)
         counter_1 = np.uint64(stream.purpose << 32 | stream.exchange_index)
         counter_2 = np.uint64(client_id)
         counter_3 = np.uint64(stream.round)
@@ -101,7 +109,8 @@ def keyed_words(stream: RandomStream, client_id: int, count: int) -> Array:
         words[block, 1] = counter_1
         words[block, 2] = counter_2
         words[block, 3] = counter_3
-    return words.reshape(-1)
+    skipped = start - 4 * first_block
+    return words.reshape(-1)[skipped : skipped + count]
 
 
 def partition_smallest(draws: Array, count: int) -> None:
@@ -121,27 +130,28 @@ def partition_smallest(draws: Array, count: int) -> None:
             high = split - 1
 
 
-def draw_minibatches(
-    stream: RandomStream, client_id: int, n_steps: int, n_rows: int, batch_size: int
+def draw_minibatch(
+    stream: RandomStream, client_id: int, first_word: int, n_rows: int, batch_size: int
 ) -> IndexArray:
-    """Return the rows of each minibatch, shape (n_steps, batch_size).
+    """Return the rows of a minibatch, shape (batch_size,), from the random words `first_word` on.
 
     A minibatch is the rows with the smallest of one random number for each row. The number of the
     row takes the free bits of its random word, so that both move together. A client with no more
-    rows than a minibatch uses all of them, in order.
+    rows than a minibatch uses all of them, in order, and no random words. The words of one
+    minibatch are in memory, never those of several: a client may have millions of rows.
     """
-    rows = np.zeros((n_steps, batch_size), np.int64) + np.arange(batch_size)
+    rows = np.arange(batch_size)
     if batch_size >= n_rows:
         return rows
 
     row_bits = max(_FREE_BITS, math.ceil(math.log2(n_rows)))
     row_mask = np.uint64(2**row_bits - 1)
-    row_numbers = np.arange(n_rows).astype(np.uint64)
-    words = keyed_words(stream, client_id, n_steps * n_rows)
-    for k in range(n_steps):
-        draws = words[k * n_rows : (k + 1) * n_rows] & ~row_mask | row_numbers
-        partition_smallest(draws, batch_size)
-        rows[k] = (draws[:batch_size] & row_mask).astype(np.int64)
+    draws = keyed_words(stream, client_id, first_word, n_rows)
+    for row in range(n_rows):
+        draws[row] = draws[row] & ~row_mask | np.uint64(row)
+    partition_smallest(draws, batch_size)
+    for t in range(batch_size):
+        rows[t] = draws[t] & row_mask
     return rows
 
 
@@ -344,9 +354,11 @@ def cohort_pursuit(
         y = data.targets[data.begins[i] : data.ends[i]]
         support = start_support
         x = start_values
-        for rows in draw_minibatches(
-            stream, data.client_ids[i], local_iterations, len(A), data.batch_sizes[i]
-        ):
+        for k in range(local_iterations):
+            rows = draw_minibatch(
+                stream, data.client_ids[i], k * len(A), len(A), data.batch_sizes[i]
+            )
+
             # r = grad g_{i,j}(x), the gradient of the minibatch.
             r = minibatch_gradient(A, y, rows, A[:, support], x)
 
@@ -484,11 +496,10 @@ def cohort_descent(
         # pixels took a tenth longer with it before z (measured, in float32).
         weight = A.dtype.type(-learning_rate / batch_size if is_mean else -learning_rate)
         step = np.empty_like(v)
-        batches = draw_minibatches(
-            stream, data.client_ids[i], len(thresholds), end - begin, batch_size
-        )
-        for k, rows in enumerate(batches):
+        for k in range(len(thresholds)):
             before, after = thresholds[k]
+            first_word = k * (end - begin)
+            rows = draw_minibatch(stream, data.client_ids[i], first_word, end - begin, batch_size)
 
             # -eta g at S(v, before): a few rows at a time, scores and then their sum.
             step[:] = 0
@@ -513,6 +524,700 @@ def cohort_descent(
             add_weighted_rows(models[i], A[begin:end], np.arange(end - begin), z)
 
 
+# Algorithm 2: inexact solvers, any of the three losses, several outputs.
+#
+# Arrays of all coefficients have shape (C, n), a row for each output. Products of rows take only
+# the atoms that are in use, whose columns are copied first: a client's model has few of them.
+
+
+class Objective(NamedTuple):
+    """The loss of a row (see `derivative_in_place`), with the mean or the sum over the rows."""
+
+    margin: float
+    is_mean: bool
+
+
+class CountedEntries(NamedTuple):
+    """What counts as one of the tau: entries of each output, or whole atoms; see `Selection`.
+
+    `always_include` has shape (n,), bool.
+    """
+
+    sparsity: int
+    by_atom: bool
+    always_include: Array
+
+
+class AtomProducts(NamedTuple):
+    """The Gram matrix of atoms that are not orthonormal, and their norms, in float64."""
+
+    gram: Array
+    norms: Array
+
+
+def load_model(support: IndexArray, values: Array, x: Array, is_member: Array) -> None:
+    """Fill x, shape (C, n), and the truth values `is_member` from positions of a `SparseModel`."""
+    n_outputs, n = x.shape
+    for c in range(n_outputs):
+        for j in range(n):
+            x[c, j] = 0
+            is_member[c, j] = False
+    for k in range(len(support)):
+        atom = support[k] // n_outputs
+        output = support[k] % n_outputs
+        x[output, atom] = values[k]
+        is_member[output, atom] = True
+
+
+def store_model(x: Array, is_member: Array, support: IndexArray, values: Array) -> int:
+    """Fill the positions, increasing, and the values of a `SparseModel`; return how many."""
+    n_outputs, n = x.shape
+    count = 0
+    for j in range(n):
+        for c in range(n_outputs):
+            if is_member[c, j]:
+                support[count] = j * n_outputs + c
+                values[count] = x[c, j]
+                count += 1
+    return count
+
+
+def atoms_in_use(is_used: Array) -> IndexArray:
+    """Return the atoms, increasing, that at least one output uses; `is_used` has shape (C, n)."""
+    n_outputs, n = is_used.shape
+    is_used_somewhere = np.zeros(n, np.bool_)
+    for c in range(n_outputs):
+        for j in range(n):
+            is_used_somewhere[j] |= is_used[c, j]
+
+    atoms = np.empty(n, np.int64)
+    count = 0
+    for j in range(n):
+        atoms[count] = j
+        count += is_used_somewhere[j]
+    return atoms[:count]
+
+
+def copy_columns(A: Array, rows: IndexArray, atoms: IndexArray) -> Array:
+    """Return the columns of some atoms in some rows of A, shape (len(rows), len(atoms))."""
+    columns = np.empty((len(rows), len(atoms)), A.dtype)
+    for t in range(len(rows)):
+        row = A[rows[t]]
+        for j in range(len(atoms)):
+            columns[t, j] = row[atoms[j]]
+    return columns
+
+
+def predict(columns: Array, atoms: IndexArray, x: Array) -> Array:
+    """Return the predictions of rows, shape (len(columns), C), from the columns of some atoms.
+
+    Four rows are read in one pass, so that x is read once for them.
+    """
+    n_outputs = len(x)
+    last = len(columns) - 1
+    scores = np.empty((len(columns), n_outputs), columns.dtype)
+    z = np.empty(len(atoms), columns.dtype)
+    for c in range(n_outputs):
+        for j in range(len(atoms)):
+            z[j] = x[c, atoms[j]]
+        for t in range(0, len(columns), _ROWS_AT_ONCE):
+            # After the last row stands the last row again.
+            t1 = min(t + 1, last)
+            t2 = min(t + 2, last)
+            t3 = min(t + 3, last)
+            score0 = columns.dtype.type(0)
+            score1 = columns.dtype.type(0)
+            score2 = columns.dtype.type(0)
+            score3 = columns.dtype.type(0)
+            for j in range(len(atoms)):
+                score0 += columns[t, j] * z[j]
+                score1 += columns[t1, j] * z[j]
+                score2 += columns[t2, j] * z[j]
+                score3 += columns[t3, j] * z[j]
+            scores[t, c] = score0
+            scores[t1, c] = score1
+            scores[t2, c] = score2
+            scores[t3, c] = score3
+    return scores
+
+
+def find_kth_smallest(values: Array, k: int) -> Any:
+    """Return entry k of the sorted values, which are reordered: quickselect without branches."""
+    low = 0
+    high = len(values)
+    while True:
+        first = values[low]
+        middle = values[(low + high) // 2]
+        last = values[high - 1]
+        pivot = max(min(first, middle), min(max(first, middle), last))
+
+        # Those below the pivot go to the front.
+        split = low
+        for i in range(low, high):
+            value = values[i]
+            values[i] = values[split]
+            values[split] = value
+            split += value < pivot
+        if k < split:
+            high = split
+            continue
+
+        # Then those equal to it, however many there are.
+        low = split
+        for i in range(low, high):
+            value = values[i]
+            values[i] = values[split]
+            values[split] = value
+            split += value <= pivot
+        if k < split:
+            return pivot
+        low = split
+
+
+def mark_largest(sizes: Array, count: int, is_marked: Array) -> None:
+    """Mark the `count` largest sizes, ties to the lower index; those below 0 are no candidates.
+
+    Nothing is unmarked.
+    """
+    # Only the sizes above zero are partitioned: a gradient of images is zero in the margins.
+    pool = np.empty(len(sizes) + 1, sizes.dtype)
+    n_positive = 0
+    for j in range(len(sizes)):
+        pool[n_positive] = sizes[j]
+        n_positive += sizes[j] > 0
+
+    threshold = sizes.dtype.type(0)
+    n_above = n_positive
+    if n_positive > count:
+        threshold = find_kth_smallest(pool[:n_positive], n_positive - count)
+        n_above = 0
+        for j in range(n_positive):
+            n_above += pool[j] > threshold
+
+    for j in range(len(sizes)):
+        is_marked[j] |= sizes[j] > threshold
+
+    n_ties = count - n_above
+    for j in range(len(sizes)):
+        if n_ties == 0:
+            break
+        if sizes[j] == threshold:
+            is_marked[j] = True
+            n_ties -= 1
+
+
+def mark_selected(magnitudes: Array, count: int, counted: CountedEntries, is_marked: Array) -> bool:
+    """Mark what approx_tau selects for `count` = tau, and the atoms that are always included.
+
+    `magnitudes`, which are overwritten, and `is_marked` have shape (C, n); a magnitude below 0 is
+    no candidate. Return False, and mark nothing, if a magnitude is not finite.
+    """
+    n_outputs, n = magnitudes.shape
+    is_finite = True
+    for c in range(n_outputs):
+        for j in range(n):
+            is_finite &= magnitudes[c, j] < math.inf
+    if not is_finite:
+        return False
+
+    # Atoms are counted by the norms of their rows, which take the place of the first output.
+    if counted.by_atom:
+        for j in range(n):
+            largest = magnitudes[0, j]
+            square = magnitudes.dtype.type(0)
+            for c in range(n_outputs):
+                largest = max(largest, magnitudes[c, j])
+                square += max(magnitudes[c, j], magnitudes.dtype.type(0)) ** 2
+            magnitudes[0, j] = math.sqrt(square) if largest >= 0 else -1
+
+    is_chosen = np.empty(n, np.bool_)
+    for c in range(1 if counted.by_atom else n_outputs):
+        for j in range(n):
+            is_chosen[j] = counted.always_include[j]
+            if is_chosen[j]:
+                magnitudes[c, j] = -1
+        mark_largest(magnitudes[c], count, is_chosen)
+        for d in range(c, n_outputs if counted.by_atom else c + 1):
+            for j in range(n):
+                is_marked[d, j] |= is_chosen[j]
+    return True
+
+
+def solve_in_span(gram: Array, atoms: IndexArray, right: Array, solution: Array) -> bool:
+    """Fill `solution` with the z of Psi_a'Psi_a z = right, for some atoms a.
+
+    Return False if the atoms are dependent, to rounding.
+    """
+    count = len(atoms)
+    smallest = float(np.finfo(gram.dtype).eps) ** 0.75
+    factor = np.empty((count, count), gram.dtype)
+    for i in range(count):
+        for j in range(i):
+            product = gram[atoms[i], atoms[j]]
+            factor[i, j] = (product - dot(factor[i, :j], factor[j, :j])) * factor[j, j]
+        square = gram[atoms[i], atoms[i]]
+        pivot = square - dot(factor[i, :i], factor[i, :i])
+        if not smallest * square < pivot < math.inf:
+            return False
+        factor[i, i] = 1 / math.sqrt(pivot)
+    for i in range(count):
+        solution[i] = (right[i] - dot(factor[i, :i], solution[:i])) * factor[i, i]
+    for i in range(count - 1, -1, -1):
+        solution[i] *= factor[i, i]
+        for j in range(i):
+            solution[j] -= solution[i] * factor[i, j]
+    return True
+
+
+def merge(
+    gradient: Array,
+    counted: CountedEntries,
+    products: AtomProducts | None,
+    is_member: Array,
+    is_merged: Array,
+) -> bool:
+    """Fill `is_merged` with Gamma-hat = Gamma u Lambda, for Gamma = approx_{2 tau}(gradient).
+
+    `is_member` is Lambda. The gradient is overwritten. Return False if it is not finite.
+    """
+    n_outputs, n = gradient.shape
+    for c in range(n_outputs):
+        for j in range(n):
+            gradient[c, j] = abs(gradient[c, j])
+            if products is not None:
+                gradient[c, j] /= products.norms[j]
+            is_merged[c, j] = is_member[c, j]
+    return mark_selected(gradient, 2 * counted.sparsity, counted, is_merged)
+
+
+def prune(
+    counted: CountedEntries,
+    radius: float,
+    products: AtomProducts | None,
+    is_merged: Array,
+    x: Array,
+    is_member: Array,
+) -> bool:
+    """Set x to Pi_R P_Lambda x, and `is_member` to Lambda = approx_tau(x), in place.
+
+    Return False if x is not finite, or if the atoms of Lambda are dependent.
+    """
+    n_outputs, n = x.shape
+
+    # The magnitudes of the coefficients; of other atoms than orthonormal ones |Psi'Psi x|, each
+    # over the norm of its atom, and not only of the merged ones.
+    magnitudes = np.empty((n_outputs, n), x.dtype)
+    correlations = np.zeros((n_outputs, n))
+    for c in range(n_outputs):
+        if products is None:
+            for j in range(n):
+                magnitudes[c, j] = abs(x[c, j]) if is_merged[c, j] else -1
+        else:
+            for atom in range(n):
+                if is_merged[c, atom]:
+                    for j in range(n):
+                        correlations[c, j] += products.gram[atom, j] * float(x[c, atom])
+            for j in range(n):
+                magnitudes[c, j] = abs(correlations[c, j]) / products.norms[j]
+
+    # Lambda = approx_tau(x)
+    for c in range(n_outputs):
+        for j in range(n):
+            is_member[c, j] = False
+    if not mark_selected(magnitudes, counted.sparsity, counted, is_member):
+        return False
+
+    # P_Lambda x, and its squared norm. Other atoms than orthonormal ones have a system to solve.
+    square = 0.0
+    for c in range(n_outputs):
+        if products is None:
+            for j in range(n):
+                is_member[c, j] &= is_merged[c, j]
+                if not is_member[c, j]:
+                    x[c, j] = 0
+                square += float(x[c, j]) * float(x[c, j])
+        else:
+            atoms = atoms_in_use(is_member[c : c + 1])
+            right = np.empty(len(atoms))
+            solution = np.empty(len(atoms))
+            for k in range(len(atoms)):
+                right[k] = correlations[c, atoms[k]]
+            if not solve_in_span(products.gram, atoms, right, solution):
+                return False
+            for j in range(n):
+                x[c, j] = 0
+            for k in range(len(atoms)):
+                x[c, atoms[k]] = solution[k]
+            square += dot(solution, right)
+
+    # Pi_R
+    norm = math.sqrt(max(square, 0.0))
+    if norm > radius:
+        scale = x.dtype.type(radius / norm)
+        for c in range(n_outputs):
+            for j in range(n):
+                x[c, j] *= scale
+    return square < math.inf
+
+
+def cohort_stochastic_pursuit(
+    first: int,
+    last: int,
+    data: CohortData,
+    stream: RandomStream,
+    local_iterations: int,
+    learning_rate: float,
+    steps: int,
+    step_batch_size: int,
+    objective: Objective,
+    counted: CountedEntries,
+    radius: float,
+    products: AtomProducts | None,
+    n_outputs: int,
+    start_support: IndexArray,
+    start_values: Array,
+    supports: IndexArray,
+    values: Array,
+    counts: IndexArray,
+) -> None:
+    """Run Algorithm 2 with `SGD` at each client, from the model x_t that the server sent.
+
+    Parameters
+    ----------
+    first, last, data, stream
+        As in `cohort_pursuit`.
+    local_iterations : int
+        K.
+    learning_rate, steps, step_batch_size : float, int, int
+        Of `SGD`; a batch size of 0 is all rows.
+    objective : Objective
+    counted : CountedEntries
+    radius : float
+        R, or infinity.
+    products : AtomProducts or None
+        None if the atoms are orthonormal.
+    n_outputs : int
+        C.
+    start_support, start_values : ndarray, shape (k,)
+        x_t and its support, as in a `SparseModel`.
+    supports, values : ndarray, shape (L, most entries of an update)
+        For the updates.
+    counts : ndarray, shape (L,)
+        For the numbers of their entries. A client's count stays 0 if a gradient or a model is not
+        finite, or if atoms are dependent: then its update is left to the reference implementation.
+    """
+    A = data.features
+    n = A.shape[1]
+    rate = A.dtype.type(learning_rate)
+    x = np.empty((n_outputs, n), A.dtype)
+    is_member = np.empty((n_outputs, n), np.bool_)
+    is_merged = np.empty((n_outputs, n), np.bool_)
+    gradient = np.empty((n_outputs, n), A.dtype)
+    for i in range(first, last):
+        begin = data.begins[i]
+        n_rows = data.ends[i] - begin
+        load_model(start_support, start_values, x, is_member)
+
+        # A client draws its K minibatches first, then those of the solver.
+        solver_rows = min(step_batch_size, n_rows) if step_batch_size > 0 else n_rows
+        n_drawn = local_iterations * n_rows if data.batch_sizes[i] < n_rows else 0
+
+        is_finite = True
+        for k in range(local_iterations):
+            for step in range(1 + steps):
+                # The minibatch: of step 0 that of the selection, of all others one of `SGD`.
+                is_selection = step == 0
+                batch_size = data.batch_sizes[i] if is_selection else solver_rows
+                first_word = k * n_rows if is_selection else n_drawn
+                rows = draw_minibatch(stream, data.client_ids[i], first_word, n_rows, batch_size)
+                if not is_selection and batch_size < n_rows:
+                    n_drawn += n_rows
+                for t in range(batch_size):
+                    rows[t] += begin
+
+                # Predictions with the atoms in use, Lambda at first and then Gamma-hat.
+                atoms = atoms_in_use(is_member if is_selection else is_merged)
+                columns = copy_columns(A, rows, atoms)
+                derivative = predict(columns, atoms, x)
+                weight = A.dtype.type(1 / batch_size if objective.is_mean else 1)
+                for t in range(batch_size):
+                    derivative_in_place(
+                        derivative[t], data.targets[rows[t]], objective.margin, weight
+                    )
+
+                # r = grad g_{i,j}(x), for all atoms where they are selected.
+                if is_selection:
+                    r = gradient
+                    table = A
+                else:
+                    r = np.empty((n_outputs, len(atoms)), A.dtype)
+                    table = columns
+                    rows = np.arange(batch_size)
+                for c in range(n_outputs):
+                    for j in range(r.shape[1]):
+                        r[c, j] = 0
+                add_weighted_rows(r, table, rows, derivative)
+
+                if is_selection:
+                    # Gamma = approx_{2 tau}(r), and Gamma-hat = Gamma u Lambda.
+                    is_finite = merge(r, counted, products, is_member, is_merged)
+                    if not is_finite:
+                        break
+                else:
+                    # b = argmin f_i over the span of the atoms of Gamma-hat, nearly: a step of it.
+                    for c in range(n_outputs):
+                        for j in range(len(atoms)):
+                            if is_merged[c, atoms[j]]:
+                                x[c, atoms[j]] -= rate * r[c, j]
+
+            # Lambda = approx_tau(b), and x = Pi_R P_Lambda b.
+            is_finite = is_finite and prune(counted, radius, products, is_merged, x, is_member)
+            if not is_finite:
+                break
+        if is_finite:
+            counts[i] = store_model(x, is_member, supports[i], values[i])
+
+
+def loss_value(scores: Array, target: Any, margin: float) -> float:
+    """Return the loss of a row from its predictions, shape (C,): see `derivative_in_place`."""
+    if len(scores) > 1:
+        highest = scores[0]
+        for c in range(1, len(scores)):
+            highest = max(highest, scores[c])
+        total = 0.0
+        for c in range(len(scores)):
+            total += math.exp(scores[c] - highest)
+        return math.log(total) - float(scores[int(target)] - highest)
+    if margin > 0:
+        lead = float(margin * target * scores[0])
+        return math.log1p(math.exp(-abs(lead))) + max(-lead, 0.0)
+    residual = float(scores[0] - target)
+    return 0.5 * residual * residual
+
+
+def curvature_along(scores: Array, direction: Array, margin: float) -> float:
+    """Return d' l''(z) d for a row with the predictions z = `scores`, both of shape (C,)."""
+    if len(scores) > 1:
+        highest = scores[0]
+        for c in range(1, len(scores)):
+            highest = max(highest, scores[c])
+        total = 0.0
+        mean = 0.0
+        for c in range(len(scores)):
+            share = math.exp(scores[c] - highest)
+            total += share
+            mean += share * direction[c]
+        mean /= total
+        variance = 0.0
+        for c in range(len(scores)):
+            variance += math.exp(scores[c] - highest) / total * (direction[c] - mean) ** 2
+        return variance
+    square = float(direction[0]) * float(direction[0])
+    if margin > 0:
+        odds = math.exp(-abs(float(margin * scores[0])))
+        return margin**2 * odds / (1 + odds) ** 2 * square
+    return square
+
+
+def fill_descent_direction(
+    gradient: Array,
+    atoms: IndexArray,
+    products: AtomProducts | None,
+    is_merged: Array,
+    direction: Array,
+) -> bool:
+    """Fill `direction`, shape (C, n), with that of steepest descent of the signal Psi x.
+
+    In orthonormal atoms that is -g on the merged atoms, else -(Psi_a'Psi_a)^{-1} g. The gradient
+    has shape (C, len(atoms)). Return False if merged atoms are dependent.
+    """
+    for c in range(len(gradient)):
+        for j in range(len(atoms)):
+            is_free = is_merged[c, atoms[j]]
+            direction[c, atoms[j]] = -gradient[c, j] if is_free else gradient.dtype.type(0)
+        if products is not None:
+            merged = atoms_in_use(is_merged[c : c + 1])
+            right = np.empty(len(merged))
+            solution = np.empty(len(merged))
+            for k in range(len(merged)):
+                right[k] = direction[c, merged[k]]
+            if not solve_in_span(products.gram, merged, right, solution):
+                return False
+            for k in range(len(merged)):
+                direction[c, merged[k]] = solution[k]
+    return True
+
+
+def take_gradient_steps(
+    columns: Array,
+    y: Array,
+    atoms: IndexArray,
+    steps: int,
+    objective: Objective,
+    products: AtomProducts | None,
+    is_merged: Array,
+    scores: Array,
+    x: Array,
+) -> bool:
+    """Minimise f_i on the merged atoms by `steps` of `GradientDescent`, from x, in place.
+
+    The numbers are those of `RestrictedProblem.line_search`. `columns` are those of `atoms`, all
+    that are merged for some output, and `scores` the predictions at x, which change with it.
+    Return False if a gradient is so large or so small that its squares overflow or vanish, or if
+    merged atoms are dependent.
+    """
+    n_rows, n_outputs = scores.shape
+    margin = objective.margin
+    weight = 1 / n_rows if objective.is_mean else 1.0
+    rounding = float(np.finfo(columns.dtype).eps)
+    safe = 2.0**30 if rounding > 1e-10 else 2.0**200  # float32, or float64
+    every_row = np.arange(n_rows)
+    derivative = np.empty((n_rows, n_outputs), columns.dtype)
+    gradient = np.empty((n_outputs, len(atoms)), columns.dtype)
+    direction = np.empty(x.shape, columns.dtype)
+    trial = np.empty(n_outputs, columns.dtype)
+    squared_norms = np.zeros(len(atoms), columns.dtype)
+    for t in range(n_rows):
+        for j in range(len(atoms)):
+            squared_norms[j] += columns[t, j] ** 2
+
+    for _ in range(steps):
+        # h = f_i(x), and g = grad f_i(x) on the merged atoms.
+        before = 0.0
+        derivative_square = 0.0
+        for t in range(n_rows):
+            before += weight * loss_value(scores[t], y[t], margin)
+            for c in range(n_outputs):
+                derivative[t, c] = scores[t, c]
+            derivative_in_place(derivative[t], y[t], margin, columns.dtype.type(weight))
+            for c in range(n_outputs):
+                derivative_square += float(derivative[t, c]) * float(derivative[t, c])
+        for c in range(n_outputs):
+            for j in range(len(atoms)):
+                gradient[c, j] = 0
+        add_weighted_rows(gradient, columns, every_row, derivative)
+        if not fill_descent_direction(gradient, atoms, products, is_merged, direction):
+            return False
+
+        # The slope along d, and how much of it may be rounding.
+        slope = 0.0
+        step_square = 0.0
+        largest = 0.0
+        for c in range(n_outputs):
+            for j in range(len(atoms)):
+                along = float(direction[c, atoms[j]])
+                slope += along * float(gradient[c, j])
+                step_square += along * along * float(squared_norms[j])
+                largest = max(largest, abs(along))
+        if largest == 0:
+            return True
+        if not 1 / safe < largest < safe:
+            return False
+        negligible = rounding * math.sqrt((16 + n_rows) * derivative_square * step_square)
+
+        # The minimiser of the quadratic model along d, of which the squared loss is one.
+        image = predict(columns, atoms, direction)
+        curvature = 0.0
+        for t in range(n_rows):
+            curvature += weight * curvature_along(scores[t], image[t], margin)
+        if not (curvature > 0 and slope < -negligible):
+            return True
+        length = -slope / curvature
+
+        # Halved until f_i decreases enough (Armijo), or not at all.
+        for halving in range(1 + _MOST_HALVINGS):
+            if halving == _MOST_HALVINGS:
+                return True
+            after = 0.0
+            for t in range(n_rows):
+                for c in range(n_outputs):
+                    trial[c] = scores[t, c] + columns.dtype.type(length) * image[t, c]
+                after += weight * loss_value(trial, y[t], margin)
+            wanted = before + _SUFFICIENT_DECREASE * length * slope + 16 * rounding * abs(before)
+            if after <= wanted:
+                break
+            length /= 2
+
+        # x + s d, and its predictions.
+        for c in range(n_outputs):
+            for j in range(len(atoms)):
+                x[c, atoms[j]] += columns.dtype.type(length) * direction[c, atoms[j]]
+            for t in range(n_rows):
+                scores[t, c] += columns.dtype.type(length) * image[t, c]
+    return True
+
+
+def cohort_line_search_pursuit(
+    first: int,
+    last: int,
+    data: CohortData,
+    stream: RandomStream,
+    local_iterations: int,
+    steps: int,
+    objective: Objective,
+    counted: CountedEntries,
+    radius: float,
+    products: AtomProducts | None,
+    n_outputs: int,
+    start_support: IndexArray,
+    start_values: Array,
+    supports: IndexArray,
+    values: Array,
+    counts: IndexArray,
+) -> None:
+    """Run Algorithm 2 with `steps` of `GradientDescent` at each client, from the model x_t.
+
+    The other parameters are those of `cohort_stochastic_pursuit`.
+    """
+    n = data.features.shape[1]
+    x = np.empty((n_outputs, n), data.features.dtype)
+    is_member = np.empty((n_outputs, n), np.bool_)
+    is_merged = np.empty((n_outputs, n), np.bool_)
+    r = np.empty((n_outputs, n), data.features.dtype)
+    for i in range(first, last):
+        A = data.features[data.begins[i] : data.ends[i]]
+        y = data.targets[data.begins[i] : data.ends[i]]
+        n_rows = len(A)
+        batch_size = data.batch_sizes[i]
+        every_row = np.arange(n_rows)
+        load_model(start_support, start_values, x, is_member)
+        for k in range(local_iterations):
+            # The predictions of all rows at x, whose atoms are those of Lambda.
+            atoms = atoms_in_use(is_member)
+            scores = predict(copy_columns(A, every_row, atoms), atoms, x)
+
+            # r = grad g_{i,j}(x), the gradient of the minibatch.
+            rows = draw_minibatch(stream, data.client_ids[i], k * n_rows, n_rows, batch_size)
+            weight = A.dtype.type(1 / batch_size if objective.is_mean else 1)
+            derivative = np.empty((batch_size, n_outputs), A.dtype)
+            for t in range(batch_size):
+                for c in range(n_outputs):
+                    derivative[t, c] = scores[rows[t], c]
+                derivative_in_place(derivative[t], y[rows[t]], objective.margin, weight)
+            for c in range(n_outputs):
+                for j in range(n):
+                    r[c, j] = 0
+            add_weighted_rows(r, A, rows, derivative)
+
+            # Gamma = approx_{2 tau}(r), and Gamma-hat = Gamma u Lambda.
+            if not merge(r, counted, products, is_member, is_merged):
+                break
+
+            # b = argmin f_i over the span of the atoms of Gamma-hat, nearly.
+            atoms = atoms_in_use(is_merged)
+            columns = copy_columns(A, every_row, atoms)
+            if not take_gradient_steps(
+                columns, y, atoms, steps, objective, products, is_merged, scores, x
+            ):
+                break
+
+            # Lambda = approx_tau(b), and x = Pi_R P_Lambda b.
+            if not prune(counted, radius, products, is_merged, x, is_member):
+                break
+        else:
+            counts[i] = store_model(x, is_member, supports[i], values[i])
+
+
 # `make mutants` changes no function that has a decorator, so all are compiled from here on.
 #
 # Sums may be taken in any order, but what is not finite stays as it is. Helpers are inlined: one
@@ -523,7 +1228,7 @@ _HELPERS = (
     high_word,
     keyed_words,
     partition_smallest,
-    draw_minibatches,
+    draw_minibatch,
     dot,
     add_weighted_rows,
     find_largest,
@@ -534,6 +1239,21 @@ _HELPERS = (
     derivative_in_place,
     soft_threshold,
     hard_threshold,
+    load_model,
+    store_model,
+    atoms_in_use,
+    copy_columns,
+    predict,
+    find_kth_smallest,
+    mark_largest,
+    mark_selected,
+    solve_in_span,
+    merge,
+    prune,
+    loss_value,
+    curvature_along,
+    fill_descent_direction,
+    take_gradient_steps,
 )
 for _helper in _HELPERS:  # which loops, and other helpers, find by name once they are compiled
     globals()[_helper.__name__] = numba.njit(
@@ -541,4 +1261,6 @@ for _helper in _HELPERS:  # which loops, and other helpers, find by name once th
     )
 
 pursuit_loop = CompiledLoop(cohort_pursuit)
+stochastic_pursuit_loop = CompiledLoop(cohort_stochastic_pursuit)
+line_search_pursuit_loop = CompiledLoop(cohort_line_search_pursuit)
 descent_loop = CompiledLoop(cohort_descent)
