@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .._support.displays import facts_in_words, html_facts
 from .._support.optional import needs
 from .._support.validation import check_integer, check_number
 from ..sparse_model import Array, IndexArray
@@ -30,6 +31,23 @@ class Bootstrap:
     coef: Array
     estimate: Array
     names: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"Bootstrap({len(self.coef)} resamples, {facts_in_words(self._shares(5))})"
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks: the features that most resamples select."""
+        title = f"Bootstrap of {len(self.coef)} resamples: share that selects a feature"
+        return html_facts(title, self._shares(20))
+
+    def _shares(self, most: int) -> dict[str, str]:
+        """Return the shares of the most frequent features, by name, and how many others follow."""
+        shares = self.inclusion
+        selected = np.argsort(-shares, kind="stable")[: np.count_nonzero(shares)]
+        words = {self.names[j]: f"{shares[j]:.3g}" for j in selected[:most]}
+        if len(selected) > most:
+            words["others"] = f"{len(selected) - most} features"
+        return words
 
     @property
     def inclusion(self) -> Array:
