@@ -89,8 +89,9 @@ mutants: .venv/mutmut  ## change the code in small ways and count what the tests
 
 lab: .venv/installed  ## open JupyterLab on the notebooks (LAB="--no-browser --port 9999")
 	@echo 'Open 00_start_here.ipynb first; each notebook names the next one at its end. Ctrl-C twice ends JupyterLab.'
-	$(BIN)/python -m jupyterlab notebooks $(AS_ROOT) $(LAB)
-	@echo 'Next: make reproduce (all notebooks, and every claim), or your own table: notebooks/17_your_own_data.ipynb.'
+	@trap : INT; $(BIN)/python -m jupyterlab notebooks $(AS_ROOT) $(LAB); code=$$?; \
+	  echo 'Next: make reproduce (all notebooks, and every claim); your own table: notebooks/17_your_own_data.ipynb.'; \
+	  exit $$code
 
 plays: .venv/engine  ## run what the notebooks propose to change, and compare it with the folded answers (NB=02 PLAY=1)
 	cd notebooks && $(BOOK) plays $(if $(PLAY),--number $(PLAY)) $(NB)

@@ -1,7 +1,7 @@
 """Federated gradient matching pursuit: sparse models from many clients that hold few samples each.
 
 A table, with a column that says where each row came from
---------------------------------------------------------
+---------------------------------------------------------
 >>> import numpy as np
 >>> import fgmp
 >>> rng = np.random.default_rng(0)
