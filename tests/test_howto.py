@@ -119,8 +119,11 @@ def test_each_link_of_the_reference_is_where_the_name_is_defined():
         module, _, name = where.rpartition(".")
         thing = getattr(__import__(module, fromlist=[name]), name)
         assert shown.rpartition(".")[2] == name
+        defined_in = thing.__module__
+        if "._" in defined_in:  # the site has no page of a private module
+            defined_in = "fgmp"
         if inspect.isclass(thing) or inspect.isfunction(thing):
-            assert thing.__module__ == module, where
+            assert defined_in == module, where
 
 
 def test_each_name_is_seen_at_work_where_the_reference_says():

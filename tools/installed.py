@@ -107,7 +107,7 @@ EXAMPLES = {
     "privacy": """
         noise = fgmp.GaussianNoise(epsilon=20.0, clip=1.0)
         warnings.simplefilter("ignore", fgmp.AdviceWarning)
-        private = fgmp.simulate(fgmp.FedAvg(), federation, 3, rng=0, aggregator=noise)
+        private = fgmp.simulate(fgmp.FedGradMP(3), federation, 3, rng=0, aggregator=noise)
         assert 0 < private.history["epsilon"][-1] <= 20
     """,
     "flower": """
