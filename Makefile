@@ -7,12 +7,16 @@ CONSTRAINTS ?= -c constraints.txt
 NB ?=
 # One play of each notebook for `make plays`, by its number; all if empty.
 PLAY ?=
-# Options for `make lab`, such as --allow-root or --port 9999.
+# Options for `make lab`, such as --no-browser or --port 9999.
 LAB ?=
+# JupyterLab refuses to start as root, as which containers run; whoever types `make lab` there means it.
+AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 # How many kinds of runs `make test-combinatorial` draws from the 15 million.
 CASES ?= 40000
 # Kernels for `make test-kernels`, by name (Haswell, Sandybridge, SkylakeX, Zen, oldest, plain, shaken-1, shaken-2); all if empty.
 KERNELS ?=
+# Extras for `make dist-extras`, by name; all that a user of the module may want if empty.
+EXTRA ?=
 # Benchmarks for `make bench`, by name, and options such as --resume; all if empty.
 BENCH ?=
 BIN := .venv/bin
@@ -47,13 +51,14 @@ ifdef FGMP_DATA
 export FGMP_DATA := $(abspath $(FGMP_DATA))
 endif
 
-.PHONY: help reproduce test structure dist test-flower test-combinatorial test-kernels soak mutants lab plays audit refresh paper site test-site bench bench-full clean
+.PHONY: help reproduce test structure dist dist-extras test-flower test-combinatorial test-kernels soak mutants lab plays audit refresh paper site test-site bench bench-full clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' Makefile
 
 reproduce: .venv/installed  ## run all notebooks into build/notebooks and list the claims
 	cd notebooks && $(BOOK) run $(NB)
+	@echo 'Next: make lab (open them), CLAIMS.md (every claim with its verdict), notebooks/17_your_own_data.ipynb (your own table).'
 
 # Two notebooks run at a time, each in one process: joblib then starts no others.
 test: .venv/tests  ## lint, types, unit tests, then every notebook against its committed outputs
@@ -63,6 +68,7 @@ test: .venv/tests  ## lint, types, unit tests, then every notebook against its c
 	MPLBACKEND=agg $(BIN)/python -m pytest -n 3 tests --ignore tests/flower
 	$(if $(NOTEBOOKS),JOBLIB_MULTIPROCESSING=0 $(BIN)/python -m pytest $(BY_FILE) \
 	  --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg $(NOTEBOOKS))
+	@echo 'Next: make test-flower (the same for Flower), make site (the book as pages), make help (the rest).'
 
 structure: .venv/tests  ## print the reading path, and of each file what is long, packed or untyped; check the layers
 	$(BIN)/python tools/structure.py
@@ -87,8 +93,11 @@ mutants: .venv/mutmut  ## change the code in small ways and count what the tests
 	MPLBACKEND=agg NUMBA_DISABLE_JIT=1 $(BIN)/python -m mutmut run --max-children 2 >build/mutmut.log || { tail -n 30 build/mutmut.log; exit 1; }
 	$(BIN)/python tools/mutants.py
 
-lab: .venv/installed  ## open JupyterLab on the notebooks (LAB=options)
-	$(BIN)/python -m jupyterlab notebooks $(LAB)
+lab: .venv/installed  ## open JupyterLab on the notebooks (LAB="--no-browser --port 9999")
+	@echo 'Open 00_start_here.ipynb first; each notebook names the next one at its end. Ctrl-C twice ends JupyterLab.'
+	@trap : INT; $(BIN)/python -m jupyterlab notebooks $(AS_ROOT) $(LAB); code=$$?; \
+	  echo 'Next: make reproduce (all notebooks, and every claim); your own table: notebooks/17_your_own_data.ipynb.'; \
+	  exit $$code
 
 plays: .venv/engine  ## run what the notebooks propose to change, and compare it with the folded answers (NB=02 PLAY=1)
 	cd notebooks && $(BOOK) plays $(if $(PLAY),--number $(PLAY)) $(NB)
@@ -118,14 +127,16 @@ bench-full: .venv/peers  ## the same with more sizes and repetitions
 	$(BIN)/python benchmarks/run.py --full $(BENCH)
 
 # An empty environment has what the wheel asks for and nothing else: only there a missing dependency shows.
-dist: .venv/dist  ## build the sdist and the wheel into build/dist, check them, and run README's example from the wheel
-	rm -rf build/dist build/from-wheel
+dist: .venv/dist  ## build the sdist and the wheel into build/dist, check them, and run README's example from each
+	rm -rf build/dist build/lib
 	.venv/dist/bin/python -m build --outdir build/dist .
 	.venv/dist/bin/python -m twine check --strict build/dist/*
 	.venv/dist/bin/check-wheel-contents build/dist
-	$(PYTHON) -m venv build/from-wheel
-	build/from-wheel/bin/python -m pip install --quiet --disable-pip-version-check build/dist/*.whl
-	cd build/from-wheel && bin/python ../../tools/installed.py
+	$(PYTHON) tools/installed.py build/dist/*.whl core
+	$(PYTHON) tools/installed.py build/dist/*.tar.gz core
+
+dist-extras: dist  ## install the wheel with each extra alone into an empty environment, and run an example of it (EXTRA=name)
+	$(PYTHON) tools/installed.py build/dist/*.whl $(EXTRA)
 
 clean:  ## remove the environment, the builds and the caches
 	rm -rf .venv build mutants *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -15,7 +15,14 @@ CONTENTS = {
     "Appendix": ["notebooks/2*"],
     "Other runs": ["notebooks/results/*"],
     "What came out": ["CLAIMS", "ERRATA", "benchmarks/README"],
-    "The module": ["docs/*", "FAULTS", "examples/hospitals/README"],
+    "How do I ...": ["docs/howto", "docs/howto/*"],
+    "The module": [
+        "docs/reference",
+        "docs/promises",
+        "docs/sweeps",
+        "FAULTS",
+        "examples/hospitals/README",
+    ],
     "Working on it": ["CONTRIBUTING", "CHANGELOG", "SECURITY", "data/README"],
 }
 LINK = re.compile(r"(?<!!)\[([^\[\]]+)\]\(([\w./-]+)\)")
@@ -28,7 +35,8 @@ include_patterns = [
     "*.md",
     "*/README.md",
     "examples/*/README.md",
-    "docs/**.md",
+    "docs/*.md",
+    "docs/howto/*.md",
     "docs/api/*.rst",
     "notebooks/**.ipynb",
 ]

@@ -1,11 +1,59 @@
 """Federated gradient matching pursuit: sparse models from many clients that hold few samples each.
 
-A `Federation` holds the data, a method such as `FedGradMP` defines what server and clients send
-each other, and `simulate` runs it. The names that most users need are here; `fgmp.theory`,
-`fgmp.datasets`, `fgmp.estimators` and `fgmp.flower` have their own.
+A table, with a column that says where each row came from
+---------------------------------------------------------
+>>> import numpy as np
+>>> import fgmp
+>>> rng = np.random.default_rng(0)
+>>> X, site = rng.standard_normal((400, 12)), rng.integers(5, size=400)
+>>> y = np.where(2 * X[:, 1] - 2 * X[:, 5] + rng.logistic(size=400) > 0, "ill", "well")
+>>> model = fgmp.FedGradMPClassifier(sparsity="cv", random_state=0).fit(X, y, groups=site)
+>>> model.support_.tolist()
+[1, 5]
+
+The algorithm itself, on data whose truth is known
+--------------------------------------------------
+>>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=200, sparsity=4, rng=0)
+>>> result = fgmp.simulate(fgmp.FedGradMP(sparsity=4), federation, rounds=5, rng=0)
+>>> bool(result.history["relative_error"][-1] < 1e-12)
+True
+>>> result.support.tolist() == federation.truth.nonzero()[0].tolist()
+True
+
+By task; ``help(fgmp.simulate)`` and so on have the parameters, units, errors and an example
+--------------------------------------------------------------------------------------------
+fit a table
+    `FedGradMPClassifier`, `FedGradMPRegressor`: scikit-learn estimators; ``fgmp.estimators`` has
+    what they return, such as a `Bootstrap`
+make a federation
+    ``Federation.from_arrays``, ``Federation.from_frame``, `make_sparse_regression`,
+    `digits_by_writer`; ``fgmp.datasets`` has downloads and clips
+choose a method
+    `FedGradMP`, `SharedSupportGradMP` (for clients with few rows); to compare with: `FedAvg`,
+    `FedHT`, `FedIterHT`, `FedMid`, `FedDualAvg`, `FastFedDualAvg`
+run it
+    `simulate`, `polish`, `tune`; `backend` chooses between compiled and readable code
+look at it
+    `History`, `Bar`, ``result.history``, ``result.best``, `accuracy_on`
+stop, keep and resume it
+    `stop_at`, `stop_when_stalled`, `Checkpoint`
+choose a basis and what is counted
+    `StandardBasis`, `Dictionary`, `gaussian_dictionary`, `ksvd`; `PerOutput`, `PerAtom`, `Overall`
+decide what the server sees, and what it does with it
+    `Mean`, `Median`, `TrimmedMean`, `SecureSum`, `GaussianNoise` (with its `Ledger`)
+try failing clients
+    `Faulty` with `DropOut` and `Corrupted`
+add a loss, a method, a solver
+    `Loss`, `Method` with `Exchange` and `UpdateSpec`, `Solver`
+deploy
+    ``fgmp.flower``: the same over machines; on the command line ``fgmp predict``, ``fgmp data``
+what the theory says of your data
+    ``fgmp.theory``
 
 ``import fgmp`` loads NumPy, SciPy and joblib only. What a part of it needs beside these is imported
-where it is used, and a message says what to install if it is missing.
+where it is used, and a message says what to install if it is missing. With Numba installed (the
+extra ``fast``) the first call compiles its loops, some 15 seconds, once: they are kept for the next
+time, and a line at the terminal says so.
 
 The algorithm is that of H. Jeong, D. Needell and J. Qin, Federated Gradient Matching Pursuit, IEEE
 Transactions on Information Theory 70(6), 2024; "the paper" is this one in all files. A round t is::
@@ -41,6 +89,7 @@ for. They select the same but for ties, and agree with these files up to roundin
 ``Result.backend`` says what ran, and ``with fgmp.backend("reference"):`` runs the files themselves.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import datasets as datasets
@@ -89,7 +138,7 @@ from .tuning import tune
 if TYPE_CHECKING:
     from .estimators import FedGradMPClassifier, FedGradMPRegressor
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "SGD",
@@ -167,15 +216,21 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Return an estimator at its first use: scikit-learn takes a second to import."""
-    if name in ("FedGradMPClassifier", "FedGradMPRegressor"):
-        from . import estimators
+# Imported at their first use: scikit-learn takes a second to load, and Flower more.
+_ESTIMATORS = ("FedGradMPClassifier", "FedGradMPRegressor")
+_LAZY_PACKAGES = ("estimators", "flower")
+_EAGER_PACKAGES = ("datasets", "theory")
 
-        return getattr(estimators, name)
+
+def __getattr__(name: str) -> Any:
+    """Return an estimator, or a subpackage, at its first use."""
+    if name in _ESTIMATORS:
+        return getattr(import_module("fgmp.estimators"), name)
+    if name in _LAZY_PACKAGES:
+        return import_module(f"fgmp.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    """Return all public names, with the estimators also before their first use."""
-    return __all__
+    """Return all public names, with what is imported at its first use."""
+    return [*__all__, *_EAGER_PACKAGES, *_LAZY_PACKAGES, "__version__"]

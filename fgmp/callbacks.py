@@ -85,7 +85,7 @@ class Estimate(NamedTuple):
     x: Array
 
 
-@dataclass
+@dataclass(repr=False)
 class Run:
     """A run in progress, as callbacks see it.
 
@@ -111,6 +111,10 @@ class Run:
     progress: Progress
     rows: list[dict[str, float]] = field(default_factory=list)
     best: Best = Best(np.inf, 0, None)
+
+    def __repr__(self) -> str:
+        method = type(self.method).__name__
+        return f"Run({method}, round {self.progress.round} of {self.rounds}, over {self.transport!r})"
 
     def estimate(self, state: State) -> Estimate:
         """Return the coefficients alpha that a state stands for, and the signal x = Psi alpha."""
@@ -314,6 +318,9 @@ class Checkpoint:
         self.path = Path(path)
         self.every = None if every is None else check_integer("every", every)
         self.run: Run | None = None  # the one that this is writing for
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({str(self.path)!r}, every={self.every})"
 
     def begin(self, run: Run) -> None:
         """Resume the run from the file, if there is one."""
@@ -780,6 +787,9 @@ def stop_when_stalled(
 
 class Bar:
     """A bar that shows the progress of a run (tqdm)."""
+
+    def __repr__(self) -> str:
+        return "Bar()"
 
     def begin(self, run: Run) -> None:
         """Draw the bar."""

@@ -168,6 +168,10 @@ class ProblemInfo:
     weights: Array
     dtype: np.dtype[Any] = np.dtype(np.float64)
 
+    def __repr__(self) -> str:
+        clients = f"{len(self.client_ids)} clients"
+        return f"ProblemInfo({clients}, {self.n_features} features, {self.loss!r}, {self.dtype})"
+
     @property
     def model_shape(self) -> tuple[int, ...]:
         """Shape of a model."""

@@ -129,6 +129,13 @@ class Faulty:
         self.transport = transport
         self.faults = faults
 
+    def __repr__(self) -> str:
+        faults = "".join(f", {fault!r}" for fault in self.faults)
+        return f"Faulty({self.transport!r}{faults})"
+
+    # `__getattr__` would answer with the table of the federation inside.
+    _repr_html_ = None
+
     def __getattr__(self, name: str) -> Any:
         # While an object is unpickled it has no `transport` yet, and this would call itself.
         if name == "transport" or name.startswith("__"):

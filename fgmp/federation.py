@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
 from ._compiled.registry import BackendRecord, compute_updates
+from ._support.displays import html_facts
 from ._support.validation import (
     as_array,
     check_kind,
@@ -78,6 +79,19 @@ class Federation:
     def __repr__(self) -> str:
         rows = f"{len(self.targets)} rows of {self.n_features} features"
         return f"Federation({self.n_clients} clients, {rows}, {self.loss!r})"
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks: sizes, and no names or values of the data."""
+        n_rows = self.rows
+        facts = {
+            "clients": f"{self.n_clients:,}",
+            "rows": f"{len(self.targets):,}",
+            "rows of a client": f"{n_rows.min():,} to {n_rows.max():,}",
+            "features": f"{self.n_features:,}, {_storage_of(self.features)}, {self.dtype}",
+            "loss": repr(self.loss),
+            "truth": "unknown" if self.truth is None else "known",
+        }
+        return html_facts("Federation", facts)
 
     # Constructors. The conversion of data is imported where it is used: it is long, and nothing in
     # a run depends on it.
@@ -475,6 +489,13 @@ def _check_precision_of_targets(targets: list[Array], dtype: np.dtype[Any]) -> N
                 f"ys[{index}] holds numbers beyond {dtype}, the precision of As; "
                 "expected As in float64, or ys in another unit"
             )
+
+
+def _storage_of(features: Features) -> str:
+    """Return how features are stored, in a word."""
+    if isinstance(features, tuple):
+        return "streamed"
+    return "dense" if isinstance(features, np.ndarray) else "sparse"
 
 
 def _numbers_of(features: Features) -> Any:

@@ -53,6 +53,10 @@ class SparseModel:
     values: Array
     shape: tuple[int, ...]
 
+    def __repr__(self) -> str:
+        with np.printoptions(threshold=12, edgeitems=3, linewidth=1000):
+            return f"SparseModel({self.support!r}, {self.values!r}, {self.shape})"
+
     @classmethod
     def zero(cls, shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> SparseModel:
         """Return the model with an empty support."""

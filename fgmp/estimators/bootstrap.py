@@ -6,6 +6,7 @@ from typing import Any
 import joblib
 import numpy as np
 
+from .._support.displays import facts_in_words, html_facts
 from .._support.optional import needs
 from .._support.validation import check_integer, check_number
 from ..sparse_model import Array, IndexArray
@@ -13,9 +14,6 @@ from ..sparse_model import Array, IndexArray
 # Draws that miss a class are repeated; after this number of them in a row there is an error.
 _MAX_DRAWS = 100
 
-
-# A feature is found again often if this share of the resamples selects it.
-_OFTEN = 0.9
 # Seconds until a bar appears.
 _PATIENCE = 2.0
 
@@ -39,12 +37,21 @@ class Bootstrap:
     names: tuple[str, ...]
 
     def __repr__(self) -> str:
-        often = int(np.count_nonzero(self.inclusion >= _OFTEN))
-        return (
-            f"Bootstrap of {len(self.coef)} resamples: {np.count_nonzero(self.inclusion)} of "
-            f"{len(self.names)} features are selected in any, {often} in at least "
-            f"{100 * _OFTEN:g} %"
-        )
+        return f"Bootstrap({len(self.coef)} resamples, {facts_in_words(self._shares(5))})"
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks: the features that most resamples select."""
+        title = f"Bootstrap of {len(self.coef)} resamples: share that selects a feature"
+        return html_facts(title, self._shares(20))
+
+    def _shares(self, most: int) -> dict[str, str]:
+        """Return the shares of the most frequent features, by name, and how many others follow."""
+        shares = self.inclusion
+        selected = np.argsort(-shares, kind="stable")[: np.count_nonzero(shares)]
+        words = {self.names[j]: f"{shares[j]:.3g}" for j in selected[:most]}
+        if len(selected) > most:
+            words["others"] = f"{len(selected) - most} features"
+        return words
 
     @property
     def inclusion(self) -> Array:

@@ -21,6 +21,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from .._support.displays import HistoryTable
 from .._support.tables import check_features
 from .._support.validation import (
     as_array,
@@ -244,7 +245,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         self.method_ = fitted.method
         self.sparsity_ = fitted.sparsity
         self.n_iter_ = fitted.n_rounds
-        self.history_ = fitted.history
+        self.history_ = HistoryTable(fitted.history)
 
         for of_last_fit in ("cv_", "intercepts_", "covariance_"):
             self.__dict__.pop(of_last_fit, None)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._support.displays import html_table
 from .._support.optional import needs
 from .._support.warnings import advise_once
 from ..callbacks import Run, stop_when_stalled
@@ -125,6 +126,20 @@ class SparsityPath:
     """
 
     table: dict[str, Array]
+
+    def __repr__(self) -> str:
+        sparsities = self.table["sparsity"]
+        tried = f"{len(sparsities)} sparsities from {sparsities.min()} to {sparsities.max()}"
+        return f"SparsityPath(chosen {self.chosen} of {tried})"
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks: the held-out loss of each sparsity."""
+        rows = [
+            [f"{values[0]:g}", *(f"{value:.3g}" for value in values[1:])]
+            for values in zip(*self.table.values(), strict=True)
+        ]
+        title = f"Held-out losses; chosen: {self.chosen}"
+        return html_table(title, rows, header=list(self.table))
 
     @property
     def chosen(self) -> int:

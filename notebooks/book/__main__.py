@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 from joblib import cpu_count
+from tqdm import tqdm
 
 from . import keeping, ledger, pairs, plays, running
 from .claims import totals
@@ -69,8 +70,10 @@ def run(names, given, parameters, in_place, jobs) -> None:
         pairs.NOTEBOOKS / "pictures", folder / "pictures", dirs_exist_ok=True
     )  # what titles link to
     found, failed = [], 0
-    for (source, output, _), stopped in zip(tasks, running.run_all(tasks, jobs), strict=True):
-        click.echo(f"{'FAILED' if stopped else 'done':7} {source.stem}  {stopped}".rstrip())
+    # With the time that is left, where somebody looks on: not in a log.
+    outcomes = tqdm(running.run_all(tasks, jobs), total=len(tasks), unit="notebook", disable=None)
+    for (source, output, _), stopped in zip(tasks, outcomes, strict=True):
+        tqdm.write(f"{'FAILED' if stopped else 'done':7} {source.stem}  {stopped}".rstrip())
         failed += bool(stopped)
         found += [] if stopped else pairs.claims(pairs.read(output))
         if in_place and not stopped:

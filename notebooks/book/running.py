@@ -22,6 +22,12 @@ from joblib import Parallel, delayed, parallel_config
 from .pairs import claims, find, normalise, read
 
 STARTS = ".starts"  # the folder, beside the outputs, of what is to be executed
+# Papermill with variables that are set before anything is imported: Windows has no `env`.
+START_PAPERMILL = """
+import json, os, runpy, sys
+os.environ.update(json.loads(sys.argv.pop(1)))
+runpy.run_module("papermill", run_name="__main__", alter_sys=True)
+"""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -51,13 +57,7 @@ def command(
         variables["FGMP_DATA"] = os.path.abspath(os.environ["FGMP_DATA"])
     if not alone:  # other notebooks use the other cores
         variables["JOBLIB_MULTIPROCESSING"] = "0"
-    call = [
-        "env",
-        *(f"{name}={value}" for name, value in variables.items()),
-        sys.executable,
-        "-m",
-        "papermill",
-    ]
+    call = [sys.executable, "-c", START_PAPERMILL, json.dumps(variables)]
     options = ["--cwd", str(source.parent), "--kernel", "python3", "--no-progress-bar"]
     options += ["--parameters_yaml", yaml.safe_dump(parameters)] if parameters else []
     return [*call, str(start), str(output), *options]

@@ -1,0 +1,139 @@
+"""Short reprs, and tables in HTML for notebooks, of what an object is, in a few numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# The rows of a history that a notebook shows: these at its start, and these at its end.
+_FIRST_ROWS = 5
+_LAST_ROWS = 5
+
+# Bytes, by the power of 1000 that names their unit.
+_UNITS = ("bytes", "kB", "MB", "GB", "TB")
+
+_RIGHT = ' style="text-align: right"'
+_LEFT = ' style="text-align: left"'
+
+
+class HistoryTable(dict[str, NDArray[Any]]):
+    """The history of a run: a dict of columns that a prompt and a notebook show in short.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fgmp._support.displays import HistoryTable
+    >>> HistoryTable(round=np.array([0, 1]), objective=np.array([1.0, 0.125]))
+    <history of 2 rows, to round 1: round, objective 0.125>
+    """
+
+    def __repr__(self) -> str:
+        rounds = self.get("round", np.empty(0))
+        if not len(rounds):
+            return f"<history of no rows: {', '.join(self)}>"
+        last = [
+            name if name == "round" else f"{name} {in_words(name, column[-1])}"
+            for name, column in self.items()
+        ]
+        return f"<history of {len(rounds)} rows, to round {int(rounds[-1])}: {', '.join(last)}>"
+
+    def _repr_html_(self) -> str:
+        """Return the first and the last rows as a table."""
+        n_rows = min(map(len, self.values()), default=0)
+        shown: list[int | None] = list(range(n_rows))
+        if n_rows > _FIRST_ROWS + _LAST_ROWS + 1:
+            shown[_FIRST_ROWS:-_LAST_ROWS] = [None]  # a row of dots
+        rows = [
+            [
+                "..." if index is None else in_words(name, column[index])
+                for name, column in self.items()
+            ]
+            for index in shown
+        ]
+        return html_table(f"History of {n_rows} rows", rows, header=list(self))
+
+
+def in_words(name: str, value: Any) -> str:
+    """Return a number of a column as a short text, with its unit.
+
+    Examples
+    --------
+    >>> from fgmp._support.displays import in_words
+    >>> in_words("bytes_up", 1234567), in_words("objective", 0.123456), in_words("clients", 30)
+    ('1.23 MB', '0.123', '30')
+    """
+    if name in ("bytes_up", "bytes_down"):
+        return bytes_in_words(float(value))
+    if name in ("round", "clients", "rejected"):
+        return str(int(value))
+    return f"{value:.3g}"
+
+
+def bytes_in_words(count: float) -> str:
+    """Return a number of bytes with the unit that keeps it below 1000."""
+    unit = 0
+    while count >= 1000 and unit < len(_UNITS) - 1:
+        count /= 1000
+        unit += 1
+    return f"{count:.3g} {_UNITS[unit]}"
+
+
+def names_in_words(names: Sequence[Any], most: int = 6) -> str:
+    """Return names, of which the first `most` are shown, and the number of the others."""
+    shown = [str(name) for name in names[:most]]
+    if len(names) > most:
+        shown.append(f"and {len(names) - most} more")
+    return ", ".join(shown)
+
+
+def facts_in_words(facts: Mapping[str, str]) -> str:
+    """Return facts as ``name value`` in one line."""
+    return ", ".join(f"{name} {value}" for name, value in facts.items())
+
+
+def html_facts(title: str, facts: Mapping[str, str]) -> str:
+    """Return facts as a table of two columns, with a title."""
+    return html_table(title, [[name, value] for name, value in facts.items()], named_rows=True)
+
+
+def html_table(
+    title: str,
+    rows: Iterable[Sequence[str]],
+    header: Sequence[str] = (),
+    named_rows: bool = False,
+) -> str:
+    """Return a table in HTML, which takes its colours from the page that it stands in.
+
+    Parameters
+    ----------
+    title : str
+        The caption.
+    rows : iterable of sequence of str
+        Texts of the cells, which are escaped here.
+    header : sequence of str, optional
+        Names of the columns.
+    named_rows : bool, default False
+        Whether the first cell of each row is the name of what follows.
+    """
+    lines = [
+        "<table>",
+        f'<caption style="caption-side: top; text-align: left"><b>{escape(title)}</b></caption>',
+    ]
+    if header:
+        cells = "".join(f'<th scope="col"{_RIGHT}>{escape(name)}</th>' for name in header)
+        lines.append(f"<thead><tr>{cells}</tr></thead>")
+    lines.append("<tbody>")
+    for row in rows:
+        if named_rows:
+            name, *values = row
+            cells = f'<th scope="row"{_LEFT}>{escape(name)}</th>'
+            cells += "".join(f"<td{_LEFT}>{escape(value)}</td>" for value in values)
+        else:
+            cells = "".join(f"<td{_RIGHT}>{escape(value)}</td>" for value in row)
+        lines.append(f"<tr>{cells}</tr>")
+    lines.append("</tbody></table>")
+    return "\n".join(lines)
