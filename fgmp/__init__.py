@@ -65,7 +65,7 @@ Transactions on Information Theory 70(6), 2024; "the paper" is this one in all f
         Gamma-hat = Gamma u Lambda
         b         = argmin of f_i over the span of the atoms of Gamma-hat
         Lambda    = approx_tau(b), and x = Pi_R P_Lambda b, with the ball of radius R if there is one
-    the server keeps tau atoms of the weighted mean of what comes back: x_{t+1}
+    the server keeps tau atoms of the weighted mean of what comes back, within the ball: x_{t+1}
 
 To follow it from the data up to `simulate`, read in this order:
 
@@ -75,14 +75,15 @@ To follow it from the data up to `simulate`, read in this order:
 4. `selection.py`: what counts as one of the tau atoms
 5. `dictionaries.py`: atoms, and projection onto a few of them
 6. `solvers.py`: the restricted problem, and ways to minimise it
-7. `fedgradmp.py`: Algorithms 1 and 2
+7. `fedgradmp.py`: Algorithm 1 (b is the minimiser) and Algorithm 2 (b is within delta of it)
 8. `rounds.py`: the contract of a method, random streams, the loop
 9. `aggregation.py`: what an update looks like, and how those of a cohort become one
 10. `simulation.py`: `simulate`, and its result
 
-In a simulation `federation.py` holds the rows of all clients, and has each client of a cohort
-compute its update. By imports these files lead to two more: `callbacks.py`, which records and
-watches a run, and `_support/linear_algebra.py`, which solves small systems.
+In a simulation `federation.py` holds the rows of all clients, and `_compiled/registry.py` has each
+client of a cohort compute its update, or a kernel all of them (`compute_updates`). Two more files
+are worth reading: `callbacks.py`, which records and watches a run, and
+`_support/linear_algebra.py`, which solves small systems.
 
 With Numba, compiled kernels do the clients' work for the methods, losses and data that they stand
 for. They select the same but for ties, and agree with these files up to rounding;

@@ -2,10 +2,12 @@
 
 Three classes share what happens between the clients and the method. An `Aggregator` combines what
 the server sees into one row. It brings a `ClientSampler`, which draws the cohort of a round, and a
-`PrivacyMechanism`, through which passes all that the server learns: what it sees of the updates and
-of the objectives. By default the cohort is drawn uniformly, and the server sees every update.
+`PrivacyMechanism`, through which pass the updates and the recorded objectives. By default the cohort
+is drawn uniformly, and the server sees every update. (The advice at the end of a simulation looks
+at data that are at hand, and `prepare` and `check_method` at the true `ProblemInfo`.)
 
-In this file a row is the update of one client, flattened, and a table has the rows of a cohort.
+In this file a row is not a sample but the update of one client, flattened, and a table has the rows
+of a cohort.
 """
 
 from __future__ import annotations
@@ -259,7 +261,7 @@ class Updates(NamedTuple):
     """What the server sees of the updates of a cohort.
 
     That is a row for each accepted update; or, if a privacy mechanism adds the updates up, a single
-    row, their mean.
+    row: their mean, or with noise what is released in its place.
 
     Attributes
     ----------

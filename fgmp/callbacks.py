@@ -114,7 +114,9 @@ class Run:
 
     def __repr__(self) -> str:
         method = type(self.method).__name__
-        return f"Run({method}, round {self.progress.round} of {self.rounds}, over {self.transport!r})"
+        return (
+            f"Run({method}, round {self.progress.round} of {self.rounds}, over {self.transport!r})"
+        )
 
     def estimate(self, state: State) -> Estimate:
         """Return the coefficients alpha that a state stands for, and the signal x = Psi alpha."""

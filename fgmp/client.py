@@ -24,10 +24,10 @@ from .losses import Loss
 from .sparse_model import Array, IndexArray, SparseModel, dense
 
 # Rows of features: an ndarray, a `SparseFeatures` (fgmp._support.sparse_features), whose member
-# `stored` is a SciPy matrix of the nonzeros, or SciPy's LinearOperator, which is known by its
-# products only ("streamed"). All have `shape`, `dtype` and products with arrays from both sides, and
-# the first two ``take(indices, axis)``, some rows or some columns. A federation of streamed features
-# holds a tuple of them, one for each client.
+# `stored` is a SciPy matrix of the nonzeros, or SciPy's LinearOperator, of which only products are
+# known, here called streamed. All have `shape`, `dtype` and products with arrays from both sides.
+# An ndarray and `SparseFeatures` also have ``take(indices, axis)``, some rows or some columns. A
+# federation of streamed features holds a tuple of them, one for each client.
 Features = Any
 
 
@@ -44,8 +44,8 @@ class Client:
         y_i, as the loss uses them.
     loss : Loss
     client_id : int
-        Identifies the client. Its random draws depend on the seed, the round and this id, and on no
-        other client.
+        Identifies the client. Its random draws in an exchange depend on the seed, the round, the
+        exchange and this id, and on no other client.
     """
 
     features: Features
@@ -83,9 +83,9 @@ class Client:
         """Number of columns of a model: 1 if it is a vector."""
         return math.prod(self.model_shape[1:])
 
-    def columns(self, support: IndexArray) -> Array:
-        """Return the columns of A_i on a support, dense, shape (n_samples, k)."""
-        columns: Array = self.features.take(support, axis=1)
+    def columns(self, atoms: IndexArray) -> Array:
+        """Return the columns of A_i of some atoms, by their indices, dense, shape (n_samples, k)."""
+        columns: Array = self.features.take(atoms, axis=1)
         return columns
 
     def predictions(self, x: Array | SparseModel) -> Array:
@@ -100,8 +100,8 @@ class Client:
     def gradient(self, x: Array | SparseModel, rows: IndexArray | None = None) -> Array:
         """Return the gradient w A_i' l'(A_i x, y_i) of f_i at x.
 
-        With `rows`, return the gradient of g_ij, the same mean over the rows of minibatch j. (If
-        the loss is a sum, it is the sum over these rows: b/|D_i| of the gradient of f_i on average.)
+        With `rows`, return the gradient of g_ik, the same mean over the rows of minibatch k. (If
+        the loss is a sum, it is the sum over these rows: on average b/|D_i| of the gradient of f_i.)
         """
         if rows is None:
             A, y = self.features, self.targets
@@ -131,8 +131,8 @@ class Client:
         if batch_size is None or batch_size >= self.n_samples:
             return iter([None] * int(count))
         # All are drawn now: a solver draws from the same generator, which must not shift them. The
-        # rows with the b smallest of |D_i| random numbers are a uniformly random subset. Of these
-        # numbers, one array for each minibatch, nothing is kept: a client may have millions of rows.
+        # rows with the b smallest of |D_i| random numbers are a uniformly random subset. The numbers
+        # of one minibatch are dropped before the next: a client may have millions of rows.
         batches = []
         for _ in range(count):
             keys = rng.random(self.n_samples)

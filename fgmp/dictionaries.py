@@ -94,12 +94,14 @@ class Atoms(ABC):
         """Return ||x||_2 of the signal x = Psi alpha (Frobenius norm if x is a matrix)."""
 
     def select_atoms(self, correlations: Array, sparsity: int) -> IndexArray:
-        """Return approx_tau(w): the support of at most tau atoms that approximates w, increasing.
+        """Return approx_tau(w): the support that approximates w with tau atoms, increasing.
 
+        Atoms are counted as `selection` does, and `sparsity` is the paper's tau or 2 tau.
         `correlations` are Psi' w. For orthonormal atoms the tau largest inner products are the best
-        choice: with the best tau atoms w_tau of w, ||w - P_Lambda w|| <= eta ||w - w_tau|| holds with
-        eta = 1 (the paper's eta_1 and eta_2; eta_3 = 1 concerns the size of the projection). For
-        other atoms no finite eta holds in every dictionary. Ties break towards the lower index.
+        choice: with the best approximation w_tau of w by tau atoms,
+        ||w - P_Lambda w|| <= eta ||w - w_tau|| holds with eta = 1 (the paper's eta_1 and eta_2;
+        eta_3 = 1 concerns the size of the projection). For other atoms no finite eta holds in every
+        dictionary. Ties break towards the lower index.
         """
         return self.selection.select(self.normalised(correlations), sparsity)
 

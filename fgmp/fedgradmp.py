@@ -6,9 +6,11 @@ the rounds and the cohort in `rounds.iterate`, the mean in `Updates.mean`, the w
 federation, and the accuracy delta of Algorithm 2 in the solver. A compiled kernel may stand for
 `client_update`, up to rounding; ``with fgmp.backend("reference"):`` runs the code below.
 
-Like every method (`fgmp.rounds`), FedGradMP consists of four functions: what the server sends
-(`message`), what a client computes from it (`client_update`), what the server makes of the
-aggregate of the updates (`server_update`), and what an update has to look like (`update_spec`).
+A method (`fgmp.rounds`) has a start, and exchanges of four functions each. FedGradMP starts from
+zero and has one exchange: what the server sends (`message`), what a client computes from it
+(`client_update`), what the server makes of the aggregate of the updates (`server_update`), and what
+an update has to look like (`update_spec`). `Method` and `Exchange` are explained in `rounds`, and
+`UpdateSpec` in `aggregation`.
 """
 
 from collections.abc import Sequence
@@ -47,13 +49,13 @@ class FedGradMP(Method):
         K, the iterations of a client in one round.
     batch_size : int or None
         b, the rows of a minibatch, drawn without replacement. None is the full batch, and so is a
-        size above the number of the client's rows. A size above that of all clients is an error.
+        size above the number of the client's rows. A size above the rows of the largest client is an error.
     dictionary : StandardBasis or Dictionary
         The atoms; the standard basis by default.
     solver : Solver or None
         How a client minimises f_i over the span of the merged atoms: `Exact` (Algorithm 1), or
-        `GradientDescent`, `SGD`, `Newton` (Algorithm 2, whose accuracy delta is kept by an
-        `accuracy` without `steps` only). None is `Exact` for the squared loss, and one step of
+        `GradientDescent`, `SGD`, `Newton` (Algorithm 2, whose accuracy delta is reached by an
+        `accuracy` without `steps` only, or a warning says that it is not). None is `Exact` for the squared loss, and one step of
         gradient descent with a line search for the logistic and the softmax loss
         (`fgmp.solvers.solver_for` says why).
     radius : float or None
@@ -169,7 +171,7 @@ class FedGradMP(Method):
             # are A_i Psi. These inner products with the atoms are all that approx needs.
             r = client.gradient(x, rows)
             if not np.isfinite(r).all():
-                # NaN is never among the largest, so a selection would drop it in silence.
+                # Comparisons with NaN are false: a selection may drop it, or all else, in silence.
                 raise NonFiniteUpdate("the gradient is not finite")
 
             # Gamma = approx_{2 tau}(r), which CoSaMP calls identification
@@ -178,7 +180,7 @@ class FedGradMP(Method):
             # Gamma-hat = Gamma u Lambda, with Lambda = x.support
             merged = union(gamma, x.support, r.size)
 
-            # b = argmin f_i over the span of the atoms of Gamma-hat (the paper's R(A_Gamma-hat))
+            # b = argmin f_i over the span of the atoms of Gamma-hat (the paper's range R(A_Gamma-hat))
             b = minimise_on(merged, client, psi, solver, x, rng)
 
             # x = Pi_R P_Lambda b with Lambda = approx_tau(b), which CoSaMP calls pruning

@@ -34,7 +34,7 @@ class Loss(ABC):
     """
 
     is_quadratic: bool = False
-    """Whether l(z, y) = (z - y)^2 / 2, so that least squares minimises f_i exactly."""
+    """Whether l(z, y) = (z - y)^2 / 2, of one output, so that least squares minimises f_i exactly."""
 
     shift_invariant: bool = False
     """Whether l(z, y) stays the same if one number is added to all entries of z."""
@@ -52,8 +52,8 @@ class Loss(ABC):
 
     leads: Callable[[Array, Array], Array] | None = None
     """For a loss of labels, a method ``leads(predictions, targets)`` of shape
-    (n_rows, n_labels - 1): by how much the prediction of a row is on the side of its label, against
-    each other label. None for a loss of numbers."""
+    (n_rows, n_labels - 1): the lead of the label of a row over each other label, positive if the
+    prediction is on the side of the label. None for a loss of numbers."""
 
     @property
     def class_labels(self) -> Array | None:
@@ -62,7 +62,7 @@ class Loss(ABC):
 
     @property
     def self_concordance(self) -> float:
-        """The constant c with |l'''(z)[w, v, v]| <= c ||w|| l''(z)[v, v], or 0 if none is known.
+        """The constant c with |l'''(z)[u, v, v]| <= c ||u|| l''(z)[v, v], or 0 if none is known.
 
         It bounds how fast the curvature changes (generalised self-concordance).
         """

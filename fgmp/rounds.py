@@ -6,7 +6,7 @@ their aggregate. A `Transport` carries the messages and an `Aggregator` combines
 the server sees of single updates on the way is up to the aggregator's `PrivacyMechanism`. None of
 them depends on a particular method.
 
-Random numbers are keyed: each purpose, round and client has its own (`Streams`).
+Random numbers are keyed: each purpose, round, exchange and client has its own (`Streams`).
 """
 
 from __future__ import annotations
@@ -373,7 +373,10 @@ def run_round(
     progress: Progress,
     cohort: IndexArray,
 ) -> Progress:
-    """Run all exchanges of one round; the state stays as it was if nobody answers one of them."""
+    """Run all exchanges of one round, or return the state as it was.
+
+    That is so if an exchange leaves no accepted update with a weight.
+    """
     state = progress.state
     traffic = Traffic(took_part=np.ones(len(cohort), bool))
     for exchange_index, exchange in enumerate(method.exchanges()):

@@ -55,7 +55,7 @@ class Selection:
             check_integer("sparsity", sparsity, at_most=n_atoms, why="the number of atoms")
 
     def top_mask(self, magnitudes: Array, count: int) -> Array:
-        """Return a boolean mask of the `count` largest magnitudes, ignoring `always_include`.
+        """Return a boolean mask of the `count` largest magnitudes; `always_include` plays no part.
 
         Ties break towards the lower index. A magnitude of -1, which stands for atoms that are
         always included and for positions outside a support, is selected last.
@@ -98,7 +98,10 @@ class Selection:
         return np.flatnonzero(self.keep_mask(values, count))
 
     def select_from(self, model: SparseModel, count: int) -> IndexArray:
-        """Return the positions to keep among those of a model's support."""
+        """Return the positions to keep among those of a model's support.
+
+        Atoms of `always_include` stay if the support has them.
+        """
         magnitudes = np.full(model.shape, -1, model.values.dtype)
         magnitudes.reshape(-1)[model.support] = np.abs(model.values)
         mask = self._keep_mask(magnitudes, count)

@@ -295,28 +295,28 @@ class RestrictedProblem:
         """Return a bound on the rounding error of grad h' d, in any units of the columns.
 
         The slope is the sum over the rows of products of the derivative and the image of d, which
-        is itself a sum over columns of size ``steps``.
+        is itself a sum over columns of size ``terms``.
         """
         precision = float(np.finfo(derivative.dtype).eps)
-        steps = self.column_norms[self.indices // self.n_outputs] * self.coefficients(direction)
+        terms = self.column_norms[self.indices // self.n_outputs] * self.coefficients(direction)
         n_roundings: float = (16 + len(derivative)) ** 0.5
-        return precision * n_roundings * length_of(derivative) * length_of(steps)
+        return precision * n_roundings * length_of(derivative) * length_of(terms)
 
     def converged(self, accuracy: float, predictions: Array, gradient: Array) -> bool:
         """Return whether z is within `accuracy` of a minimiser, to rounding.
 
-        With the smallest positive eigenvalue m of the Hessian at z and a bound R on how fast the
+        With the smallest positive eigenvalue mu of the Hessian at z and a bound rho on how fast the
         curvature changes, the condition is
 
-            ||grad h(z)|| <= m (1 - exp(-R accuracy)) / R,    or m accuracy if R = 0.
+            ||grad h(z)|| <= mu (1 - exp(-rho accuracy)) / rho,    or mu accuracy if rho = 0.
 
-        R is 0 for the squared loss, and else the constant of `Loss.self_concordance` times the
+        rho is 0 for the squared loss, and else the constant of `Loss.self_concordance` times the
         steepest prediction. At a minimiser z + v the gradient is zero. Along v the curvature is at
-        least exp(-R t ||v||) times that at z (F. Bach, Self-concordant analysis for logistic
-        regression, 2010, Proposition 1), so that ||grad h(z)|| >= m (1 - exp(-R ||v||)) / R. There
+        least exp(-rho t ||v||) times that at z (F. Bach, Self-concordant analysis for logistic
+        regression, 2010, Proposition 1), so that ||grad h(z)|| >= mu (1 - exp(-rho ||v||)) / rho. There
         is a minimiser, because the slope of h in every direction exceeds zero far out if
-        ||grad h(z)|| < m / R; rows that can be separated leave none. A loss of unknown
-        self-concordance has R = 0, and is judged as if its Hessian were constant.
+        ||grad h(z)|| < mu / rho; rows that can be separated leave none. A loss of unknown
+        self-concordance has rho = 0, and is judged as if its Hessian were constant.
 
         In directions of no curvature, to rounding, every point is a minimiser of the squared loss.
         Far out, where a loss is flat, the curvature also vanishes in directions in which it was
@@ -465,7 +465,7 @@ class GradientDescent(Solver):
         return inside.coefficients(z)
 
     def _direction(self, problem: RestrictedProblem, predictions: Array, gradient: Array) -> Array:
-        """Return -grad h(z), scaled by a power of two so that its square is a number."""
+        """Return -grad h(z), scaled by a power of two, so that its square neither overflows nor vanishes."""
         return -gradient * unit_of(gradient)
 
     def _warn_of_accuracy(self, n_coordinates: int, n_rows: int) -> None:
@@ -576,7 +576,7 @@ def minimise_on(
     Raises
     ------
     NonFiniteUpdate
-        If b is not finite. NaN is never among the largest, so pruning would drop it in silence.
+        If b is not finite: pruning might drop NaN, or all else, in silence.
     """
     if not len(merged):
         return SparseModel.zero(start.shape, start.values.dtype)
@@ -597,8 +597,8 @@ def solver_for(loss: Loss) -> Solver:
     """Return the solver that FedGradMP takes by default, which ``loss.local_solver`` names.
 
     ``"exact"`` is `Exact()`. ``"one_step"`` is `GradientDescent(steps=1)`, one step in each local
-    iteration: with a line search it decreases f_i or stays, and it needs no learning rate. `Exact`
-    and `Newton` diverge if a client can separate its rows on 3 tau atoms. More steps gain if rows
+    iteration: with a line search it decreases f_i or stays, and it needs no learning rate. If a client can separate its rows on 3 tau atoms there
+    is no minimiser, and `Exact` and `Newton` return coefficients as large as their steps make them. More steps gain if rows
     are many and lose if they are few: benchmarks/README.md has the measurements.
     """
     name = f"local_solver of {loss!r}"

@@ -1,4 +1,4 @@
-"""Sparse models: which coefficients are not zero, and their values.
+"""Sparse models: which coefficients may differ from zero, and their values.
 
 A model is given by its coefficients alpha, and stands for the signal x = Psi alpha, a combination
 of the columns of Psi, which are called atoms. (The paper writes a calligraphic A for the set of
@@ -6,9 +6,9 @@ atoms, and A for Psi in Section IV-D, where the data are B.) In the standard bas
 identity: the atoms are the features, and x = alpha. The support of a model lists the positions at
 which alpha may differ from zero; at all others it is zero.
 
-In `client`, `fedgradmp` and `rounds` a variable x holds the coefficients alpha, and the features of
-a client are A_i Psi, so that predictions are A_i Psi alpha. In the formulas of `dictionaries`, in
-`Result.x` and in a federation's `truth`, x is the signal.
+In `client`, `fedgradmp`, `rounds` and `aggregation` a variable x holds the coefficients alpha, and
+the features of a client are A_i Psi, so that predictions are A_i Psi alpha. In the formulas of
+`dictionaries` and `solvers`, in `Result.x` and in any `truth`, x is the signal.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import sparse
 
 import fgmp
@@ -218,3 +219,18 @@ def linear_predictions(model: Any, X: np.ndarray) -> np.ndarray:
     if hasattr(model, "decision_function"):
         return model.decision_function(X)
     return model.predict(X)
+
+
+def table_in_several_units(n_classes: int = 0, seed: int = 0, n_rows: int = 450) -> tuple:
+    """Return the rows of nine groups that differ, in columns of other units; 4 of 7 matter."""
+    n_groups = 9
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(0, n_groups, n_rows)
+    shifts = 0.5 * rng.standard_normal((n_groups, 7))
+    X = (rng.standard_normal((n_rows, 7)) + shifts[groups]) * 10.0 ** np.arange(-2, 5) + 5
+    scores = (X - 5) / 10.0 ** np.arange(-2, 5) @ [1.0, 0, -0.7, 0, 0.5, 0, -0.4]
+    noise = rng.standard_normal(n_rows) + 0.4 * rng.standard_normal(n_groups)[groups]
+    y = scores + noise
+    if n_classes:
+        y = np.digitize(y, np.quantile(y, np.linspace(0, 1, n_classes + 1)[1:-1]))
+    return pd.DataFrame(X, columns=[f"f{j}" for j in range(7)]), y, groups

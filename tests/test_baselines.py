@@ -131,7 +131,7 @@ def test_fast_dual_averaging_has_models_worked_out_by_hand(fed, batch_size):
         for client in fed.clients:
             gradients = list(pooled)
             local = w
-            rng = Streams(0).of(Streams.ANSWER, r, 0, client.client_id)
+            rng = Streams(0).of(Streams.CLIENT, r, 0, client.client_id)
             for rows in client.minibatches(rng, batch_size, K):
                 gradients.append((gradient(client, local, rows), local))
                 local = minimiser(gradients)

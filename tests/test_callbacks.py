@@ -423,7 +423,7 @@ class Plain(Method):
         self.inner = fgmp.FedGradMP(size)
 
     def start(self, info):
-        assert self.atoms is not None
+        assert self.psi is not None
         return self.inner.start(info)
 
     def exchanges(self):

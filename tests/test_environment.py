@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 import fgmp
 from fgmp.datasets import digits_by_writer, fetch, load_video, photo_clip
-from fgmp.datasets.digits import femnist_writers
+from fgmp.datasets.digits import _embedded_digits, femnist_writers
 from fgmp.flower import client_app
 
 ROOT = Path(__file__).parents[1]
@@ -116,6 +116,7 @@ def run_with(callback):
 def test_missing_package_message_says_what_to_install(package, words, call, monkeypatch):
     """fgmp is on no index, so that the command names the packages and not an extra."""
     monkeypatch.setitem(sys.modules, package, None)
+    _embedded_digits.cache_clear()  # of a test before, which had scikit-learn
     monkeypatch.delenv("FGMP_DATA", raising=False)  # the default folder is pooch's to know
     with pytest.raises(ImportError, match=words):
         call()

@@ -24,7 +24,7 @@ MAIN = """
 simulate Federation.from_arrays FedGradMP SharedSupportGradMP FedAvg FedHT polish tune stop_at
 Dictionary gaussian_dictionary ksvd make_sparse_regression PerOutput PerAtom
 SquaredLoss LogisticLoss SoftmaxLoss
-theory.approx_tau selection.Overall serialization.to_json theory.restricted_constants
+theory.approx_tau Overall serialization.to_json theory.restricted_constants
 theory.theorem1""".split()
 
 

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from test_summary import table
+from cases import table_in_several_units
 
 import fgmp
 
@@ -24,7 +24,7 @@ MODELS = {
 def test_a_model_from_json_has_the_predictions_and_the_summary(name):
     """To the last bit, with names, covariances, the path of the choice, and who took part."""
     estimator, n_classes = MODELS[name]
-    X, y, groups = table(n_classes)
+    X, y, groups = table_in_several_units(n_classes)
     if name == "collinear":
         X = X.assign(twin=X["f1"])
     model = estimator.fit(X, y, groups)
@@ -41,7 +41,7 @@ def test_a_model_from_json_has_the_predictions_and_the_summary(name):
 
 
 def test_a_model_of_the_other_class_is_refused():
-    X, y, groups = table()
+    X, y, groups = table_in_several_units()
     text = fgmp.FedGradMPRegressor(2).fit(X, y, groups).to_json()
     with pytest.raises(ValueError, match="model of a FedGradMPRegressor; expected a FedGradMPCla"):
         fgmp.FedGradMPClassifier.from_json(text)
@@ -58,7 +58,7 @@ def test_a_model_of_the_other_class_is_refused():
     ],
 )
 def test_a_damaged_covariance_is_refused_in_words(spoil):
-    X, y, groups = table()
+    X, y, groups = table_in_several_units()
     content = json.loads(fgmp.FedGradMPRegressor(2).fit(X, y, groups).to_json())
     spoil(content)
     with pytest.raises(ValueError, match="text is no model of fgmp"):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_summary import table
+from cases import table_in_several_units
 
 import fgmp
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 @pytest.mark.parametrize("secure", [False, True])
 def test_the_report_has_all_that_the_history_counts(sparsity, secure):
     """Its bytes and rounds add up to those of the last row, which were counted by the loop."""
-    X, y, groups = table()
+    X, y, groups = table_in_several_units()
     model = fgmp.FedGradMPRegressor(sparsity, sparsities=[1, 3], secure=secure, n_folds=2)
     stages = model.fit(X, y, groups % 4).report().stages
     for name, attribute in (("bytes_up", "bytes_up"), ("round", "rounds")):
@@ -26,7 +26,7 @@ def test_the_report_has_all_that_the_history_counts(sparsity, secure):
 
 
 def test_the_report_names_who_took_part_and_the_protection():
-    X, y, groups = table()
+    X, y, groups = table_in_several_units()
     names = np.array(["north", "coast", "valley"], object)[groups % 3]
     names[:2] = "islet"
     model = fgmp.FedGradMPRegressor(2).fit(X, y, names)

@@ -30,7 +30,7 @@ BOOTSTRAP = Bootstrap(
 OBJECTS = {
     "federation": FEDERATION,
     "client": FEDERATION.clients[0],
-    "problem info": FEDERATION.shape,
+    "problem info": FEDERATION.info,
     "faulty federation": FLAKY,
     "result": RESULT,
     "best model": RESULT.best,

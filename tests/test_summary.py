@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from cases import table_in_several_units
 
 import fgmp
 from fgmp.estimators import covariance as covariance_module
@@ -14,20 +15,6 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 N_GROUPS = 9
-
-
-def table(n_classes=0, seed=0, n_rows=450):
-    """Rows of groups that differ, in columns whose units differ, with 4 of 7 features that matter."""
-    rng = np.random.default_rng(seed)
-    groups = rng.integers(0, N_GROUPS, n_rows)
-    shifts = 0.5 * rng.standard_normal((N_GROUPS, 7))
-    X = (rng.standard_normal((n_rows, 7)) + shifts[groups]) * 10.0 ** np.arange(-2, 5) + 5
-    scores = (X - 5) / 10.0 ** np.arange(-2, 5) @ [1.0, 0, -0.7, 0, 0.5, 0, -0.4]
-    noise = rng.standard_normal(n_rows) + 0.4 * rng.standard_normal(N_GROUPS)[groups]
-    y = scores + noise
-    if n_classes:
-        y = np.digitize(y, np.quantile(y, np.linspace(0, 1, n_classes + 1)[1:-1]))
-    return pd.DataFrame(X, columns=[f"f{j}" for j in range(7)]), y, groups
 
 
 def design(X, model):
@@ -51,7 +38,7 @@ def errors_of(model):
 @pytest.mark.parametrize("sparsity", [4, "all"])
 def test_the_regressor_has_the_errors_and_intervals_of_least_squares(sparsity, fit_intercept):
     """Of the pooled table, with the default correction of statsmodels for clusters."""
-    X, y, groups = table()
+    X, y, groups = table_in_several_units()
     model = fgmp.FedGradMPRegressor(sparsity, fit_intercept=fit_intercept).fit(X, y, groups)
     frame = model.summary(level=0.9).to_frame()
     plain = sm.OLS(y, design(X, model)).fit()
@@ -73,7 +60,7 @@ def test_the_regressor_has_the_errors_and_intervals_of_least_squares(sparsity, f
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_the_classifier_has_the_errors_of_maximum_likelihood(fit_intercept):
     """With C=np.inf, against a logit of the pooled table."""
-    X, y, groups = table(2)
+    X, y, groups = table_in_several_units(2)
     model = fgmp.FedGradMPClassifier(4, C=np.inf, fit_intercept=fit_intercept).fit(X, y, groups)
     columns, factors = scaled(X, model)
     logit = sm.Logit(y, columns)
@@ -95,7 +82,7 @@ def test_the_classifier_has_the_errors_of_maximum_likelihood(fit_intercept):
 
 def test_softmax_contrasts_have_the_errors_of_a_multinomial_logit():
     """The coefficients sum to zero over the classes; their differences are those against class 0."""
-    X, y, groups = table(3)
+    X, y, groups = table_in_several_units(3)
     model = fgmp.FedGradMPClassifier(3, C=np.inf).fit(X, y, groups)
     columns, factors = scaled(X, model)
     logit = sm.MNLogit(y, columns)
@@ -116,7 +103,7 @@ def test_softmax_contrasts_have_the_errors_of_a_multinomial_logit():
 
 def test_own_intercepts_count_as_a_column_for_each_group():
     """The within estimator against least squares with indicators of the groups."""
-    X, y, groups = table()
+    X, y, groups = table_in_several_units()
     model = fgmp.FedGradMPRegressor(4, fit_intercept="per_group").fit(X, y, groups)
     indicators = pd.get_dummies(groups, dtype=float).add_prefix("group")
     columns = pd.concat([X.iloc[:, model.support_], indicators], axis=1)
@@ -129,7 +116,7 @@ def test_own_intercepts_count_as_a_column_for_each_group():
 
 def test_a_row_of_weight_two_counts_as_two_rows():
     """Errors of a weighted fit are those of the table in which rows are repeated."""
-    X, y, groups = table(2)
+    X, y, groups = table_in_several_units(2)
     weights = np.random.default_rng(1).integers(1, 4, len(y))
     rows = np.repeat(np.arange(len(y)), weights)
     for model, labels in (
@@ -166,7 +153,7 @@ def ridge_sandwich(X, y, groups, model):
 
 def test_a_ridge_estimate_has_the_sandwich_of_its_penalised_gradients():
     """A strong ridge, so that A differs much from the Hessian H."""
-    X, y, groups = table(2)
+    X, y, groups = table_in_several_units(2)
     model = fgmp.FedGradMPClassifier(4, C=0.02).fit(X, y, groups)
     errors, by_group = errors_of(model)
     expected, expected_by_group = ridge_sandwich(X, y, groups, model)
@@ -178,7 +165,7 @@ def test_a_ridge_estimate_has_the_sandwich_of_its_penalised_gradients():
 
 
 def test_masks_change_errors_by_their_resolution_only():
-    X, y, groups = table(2)
+    X, y, groups = table_in_several_units(2)
     for model, labels in ((fgmp.FedGradMPClassifier(4), y), (fgmp.FedGradMPRegressor(4), y * 1e5)):
         plain = errors_of(model.set_params(secure=False).fit(X, labels, groups))
         masked = errors_of(model.set_params(secure=True).fit(X, labels, groups))
@@ -187,7 +174,7 @@ def test_masks_change_errors_by_their_resolution_only():
 
 def test_the_sum_for_two_groups_tells_a_gradient_and_for_three_a_group_solves_for_the_others():
     """The attack for which masks have no errors by group below four groups."""
-    X, y, _ = table(2)
+    X, y, _ = table_in_several_units(2)
     for n_groups in (2, 3):
         groups = np.arange(len(y)) % n_groups
         fitted = fgmp.FedGradMPClassifier(3, C=np.inf).fit(X, y, groups)
@@ -213,7 +200,7 @@ def test_the_sum_for_two_groups_tells_a_gradient_and_for_three_a_group_solves_fo
 
 @pytest.mark.parametrize("n_groups", [2, 3, 4])
 def test_under_masks_outer_products_are_sent_from_four_groups_on(n_groups, monkeypatch):
-    X, y, _ = table(2)
+    X, y, _ = table_in_several_units(2)
     sent = []
     honest = GradientProducts.products
 
@@ -235,7 +222,7 @@ def test_under_masks_outer_products_are_sent_from_four_groups_on(n_groups, monke
 
 
 def test_collinear_columns_have_no_error_and_others_keep_theirs():
-    X, y, groups = table()
+    X, y, groups = table_in_several_units()
     doubled = X.assign(twin=2 * X["f0"])
     model = fgmp.FedGradMPRegressor("all").fit(doubled, y, groups)
     frame = model.summary().to_frame()
@@ -247,7 +234,7 @@ def test_collinear_columns_have_no_error_and_others_keep_theirs():
 
 
 def test_constant_columns_are_left_out():
-    X, y, groups = table()
+    X, y, groups = table_in_several_units()
     model = fgmp.FedGradMPRegressor("all").fit(X.assign(same=3.0), y, groups)
     assert "same" not in model.summary().to_frame().index
     np.testing.assert_allclose(
@@ -256,7 +243,7 @@ def test_constant_columns_are_left_out():
 
 
 def test_a_model_without_errors_says_why():
-    X, y, groups = table()
+    X, y, groups = table_in_several_units()
     exact = dict(standardize=False, fit_intercept=False, polish=False)
     private = fgmp.FedGradMPRegressor(
         2, private=fgmp.GaussianNoise(50.0, 5.0), rounds=2, **exact
@@ -273,7 +260,7 @@ def test_a_model_without_errors_says_why():
 
 
 def test_the_summary_is_a_table_in_text_and_html():
-    X, y, groups = table(2)
+    X, y, groups = table_in_several_units(2)
     model = fgmp.FedGradMPClassifier(2).fit(X.rename(columns={"f0": "a<b"}), y, groups)
     summary = model.summary()
     lines = repr(summary).splitlines()
