@@ -64,7 +64,7 @@ Transactions on Information Theory 70(6), 2024; "the paper" is this one in all f
         Gamma     = approx_{2 tau}(r), the atoms that matter most
         Gamma-hat = Gamma u Lambda
         b         = argmin of f_i over the span of the atoms of Gamma-hat
-        Lambda    = approx_tau(b), and x = Pi_R P_Lambda b, with the ball of radius R if there is one
+        Lambda    = approx_tau(b), and x = Pi_R P_Lambda b, with a ball of radius R if there is one
     the server keeps tau atoms of the weighted mean of what comes back, within the ball: x_{t+1}
 
 To follow it from the data up to `simulate`, read in this order:

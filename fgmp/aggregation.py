@@ -2,9 +2,9 @@
 
 Three classes share what happens between the clients and the method. An `Aggregator` combines what
 the server sees into one row. It brings a `ClientSampler`, which draws the cohort of a round, and a
-`PrivacyMechanism`, through which pass the updates and the recorded objectives. By default the cohort
-is drawn uniformly, and the server sees every update. (The advice at the end of a simulation looks
-at data that are at hand, and `prepare` and `check_method` at the true `ProblemInfo`.)
+`PrivacyMechanism`, through which pass the updates and the recorded objectives. By default the
+cohort is drawn uniformly, and the server sees every update. (The advice at the end of a simulation
+looks at data that are at hand, and `prepare` and `check_method` at the true `ProblemInfo`.)
 
 In this file a row is not a sample but the update of one client, flattened, and a table has the rows
 of a cohort.

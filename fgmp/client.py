@@ -84,7 +84,7 @@ class Client:
         return math.prod(self.model_shape[1:])
 
     def columns(self, atoms: IndexArray) -> Array:
-        """Return the columns of A_i of some atoms, by their indices, dense, shape (n_samples, k)."""
+        """Return the columns of A_i of some atoms, by index, dense, shape (n_samples, k)."""
         columns: Array = self.features.take(atoms, axis=1)
         return columns
 
@@ -101,7 +101,8 @@ class Client:
         """Return the gradient w A_i' l'(A_i x, y_i) of f_i at x.
 
         With `rows`, return the gradient of g_ik, the same mean over the rows of minibatch k. (If
-        the loss is a sum, it is the sum over these rows: on average b/|D_i| of the gradient of f_i.)
+        the loss is a sum, it is the sum over these rows: on average b/|D_i| of the gradient of
+        f_i.)
         """
         if rows is None:
             A, y = self.features, self.targets
@@ -131,8 +132,8 @@ class Client:
         if batch_size is None or batch_size >= self.n_samples:
             return iter([None] * int(count))
         # All are drawn now: a solver draws from the same generator, which must not shift them. The
-        # rows with the b smallest of |D_i| random numbers are a uniformly random subset. The numbers
-        # of one minibatch are dropped before the next: a client may have millions of rows.
+        # rows with the b smallest of |D_i| random numbers are a uniformly random subset. The
+        # numbers of one minibatch are dropped before the next: a client may have millions of rows.
         batches = []
         for _ in range(count):
             keys = rng.random(self.n_samples)

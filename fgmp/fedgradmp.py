@@ -49,15 +49,16 @@ class FedGradMP(Method):
         K, the iterations of a client in one round.
     batch_size : int or None
         b, the rows of a minibatch, drawn without replacement. None is the full batch, and so is a
-        size above the number of the client's rows. A size above the rows of the largest client is an error.
+        size above the number of the client's rows. A size above the rows of the largest client is
+        an error.
     dictionary : StandardBasis or Dictionary
         The atoms; the standard basis by default.
     solver : Solver or None
         How a client minimises f_i over the span of the merged atoms: `Exact` (Algorithm 1), or
         `GradientDescent`, `SGD`, `Newton` (Algorithm 2, whose accuracy delta is reached by an
-        `accuracy` without `steps` only, or a warning says that it is not). None is `Exact` for the squared loss, and one step of
-        gradient descent with a line search for the logistic and the softmax loss
-        (`fgmp.solvers.solver_for` says why).
+        `accuracy` without `steps` only, or a warning says that it is not). None is `Exact` for the
+        squared loss, and one step of gradient descent with a line search for the logistic and the
+        softmax loss (`fgmp.solvers.solver_for` says why).
     radius : float or None
         R: clients and server project onto the ball ||x||_2 <= R (Algorithm 2, optional step), with
         the norm of all entries. (For several classes the paper's Section IV-D bounds each column.)
@@ -180,7 +181,7 @@ class FedGradMP(Method):
             # Gamma-hat = Gamma u Lambda, with Lambda = x.support
             merged = union(gamma, x.support, r.size)
 
-            # b = argmin f_i over the span of the atoms of Gamma-hat (the paper's range R(A_Gamma-hat))
+            # b = argmin f_i over the span of the atoms of Gamma-hat (the range R(A_Gamma-hat))
             b = minimise_on(merged, client, psi, solver, x, rng)
 
             # x = Pi_R P_Lambda b with Lambda = approx_tau(b), which CoSaMP calls pruning

@@ -29,12 +29,12 @@ class Loss(ABC):
 
     A subclass defines `values`, `derivative` and `curvature`. All other members have defaults,
     which are right for a loss of real numbers whose model is a vector and whose objective is the
-    mean over the rows. In all these functions `predictions` and `direction` have shape (n_rows,), or
-    (n_rows, n_outputs) for a loss with several outputs, and `targets` has shape (n_rows,).
+    mean over the rows. In all these functions `predictions` and `direction` have shape (n_rows,),
+    or (n_rows, n_outputs) for a loss with several outputs, and `targets` has shape (n_rows,).
     """
 
     is_quadratic: bool = False
-    """Whether l(z, y) = (z - y)^2 / 2, of one output, so that least squares minimises f_i exactly."""
+    """Whether l(z, y) = (z - y)^2 / 2, of one output, so that least squares minimises f_i."""
 
     shift_invariant: bool = False
     """Whether l(z, y) stays the same if one number is added to all entries of z."""

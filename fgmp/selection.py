@@ -32,8 +32,8 @@ from .sparse_model import Array, IndexArray, SparseModel
 class Selection:
     """Base of all selections: of coefficients of shape (n_atoms,) or (n_atoms, n_outputs).
 
-    In all these functions `count` is how many to select, tau or 2 tau, and a support holds positions in the
-    flattened coefficients, as that of a `SparseModel`.
+    In all these functions `count` is how many to select, tau or 2 tau, and a support holds
+    positions in the flattened coefficients, as that of a `SparseModel`.
 
     Parameters
     ----------

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ._support.displays import HistoryTable, facts_in_words, html_facts, in_words, names_in_words
 from ._support.validation import Seed, check_integer, check_kind, check_protocol, check_seed
 from ._support.warnings import suppress_advice, warn_on_outcome
 from .aggregation import Aggregator, Mean
@@ -47,8 +46,9 @@ class RecordedModel:
     value: float
 
     def __repr__(self) -> str:
-        facts = {"objective": f"{self.value:.3g}"} | _size_of(self)
-        return f"RecordedModel(round {self.round}: {facts_in_words(facts)})"
+        from ._support.displays import recorded_model_in_words
+
+        return recorded_model_in_words(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,39 +115,15 @@ class Result:
     fallbacks: Counter[str] = field(default_factory=Counter, repr=False)
 
     def __repr__(self) -> str:
-        return f"Result({type(self.method).__name__}: {facts_in_words(self._facts())})"
+        from ._support.displays import result_in_words
+
+        return result_in_words(self)
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        title = f"Result of {type(self.method).__name__}"
-        return html_facts(
-            title, self._facts() | {"support": names_in_words(self.support.tolist(), 12)}
-        )
+        from ._support.displays import html_of_result
 
-    def _facts(self) -> dict[str, str]:
-        """Return what one wants to know of a run first: rounds, error, size and traffic."""
-        facts: dict[str, str] = {
-            name: in_words(name, self.history[name][-1])
-            for name in ("round", "objective", "relative_error", "epsilon")
-            if name in self.history
-        }
-        facts |= _size_of(self)
-        for name in ("bytes_up", "bytes_down"):
-            facts[name] = in_words(name, self.history[name][-1])
-        if self.rejected:
-            facts["rejected"] = ", ".join(
-                f"{count} {reason}" for reason, count in self.rejected.items()
-            )
-        if self.backend is not None:
-            facts["backend"] = self.backend
-        if self.interrupted:
-            facts["interrupted"] = "yes"
-        return facts
-
-
-def _size_of(model: RecordedModel | Result) -> dict[str, str]:
-    """Return how many coefficients of a model are not zero."""
-    return {"nonzero": f"{len(model.support)} of {model.coefficients.size} coefficients"}
+        return html_of_result(self)
 
 
 def simulate(
@@ -303,6 +279,8 @@ def _run_rounds(run: Run, callbacks: Sequence[Callback]) -> None:
 
 def _result(run: Run, interrupted: bool = False) -> Result:
     """Return the result of a run, and warn of its outcome unless it was interrupted."""
+    from ._support.displays import HistoryTable
+
     history = HistoryTable(
         {name: np.array([row[name] for row in run.rows]) for name in run.rows[0]}
     )

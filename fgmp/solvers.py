@@ -313,8 +313,8 @@ class RestrictedProblem:
         rho is 0 for the squared loss, and else the constant of `Loss.self_concordance` times the
         steepest prediction. At a minimiser z + v the gradient is zero. Along v the curvature is at
         least exp(-rho t ||v||) times that at z (F. Bach, Self-concordant analysis for logistic
-        regression, 2010, Proposition 1), so that ||grad h(z)|| >= mu (1 - exp(-rho ||v||)) / rho. There
-        is a minimiser, because the slope of h in every direction exceeds zero far out if
+        regression, 2010, Proposition 1), so that ||grad h(z)|| >= mu (1 - exp(-rho ||v||)) / rho.
+        There is a minimiser, because the slope of h in every direction exceeds zero far out if
         ||grad h(z)|| < mu / rho; rows that can be separated leave none. A loss of unknown
         self-concordance has rho = 0, and is judged as if its Hessian were constant.
 
@@ -465,7 +465,7 @@ class GradientDescent(Solver):
         return inside.coefficients(z)
 
     def _direction(self, problem: RestrictedProblem, predictions: Array, gradient: Array) -> Array:
-        """Return -grad h(z), scaled by a power of two, so that its square neither overflows nor vanishes."""
+        """Return -grad h(z), times a power of two so that squares neither overflow nor vanish."""
         return -gradient * unit_of(gradient)
 
     def _warn_of_accuracy(self, n_coordinates: int, n_rows: int) -> None:
@@ -597,9 +597,10 @@ def solver_for(loss: Loss) -> Solver:
     """Return the solver that FedGradMP takes by default, which ``loss.local_solver`` names.
 
     ``"exact"`` is `Exact()`. ``"one_step"`` is `GradientDescent(steps=1)`, one step in each local
-    iteration: with a line search it decreases f_i or stays, and it needs no learning rate. If a client can separate its rows on 3 tau atoms there
-    is no minimiser, and `Exact` and `Newton` return coefficients as large as their steps make them. More steps gain if rows
-    are many and lose if they are few: benchmarks/README.md has the measurements.
+    iteration: with a line search it decreases f_i or stays, and it needs no learning rate. If a
+    client can separate its rows on 3 tau atoms there is no minimiser, and `Exact` and `Newton`
+    return coefficients as large as their steps make them. More steps gain if rows are many and lose
+    if they are few: benchmarks/README.md has the measurements.
     """
     name = f"local_solver of {loss!r}"
     return _DEFAULT_SOLVERS[check_option(name, loss.local_solver, tuple(_DEFAULT_SOLVERS))]

@@ -9,8 +9,8 @@ which the same clients take part.
 
 Let a share gamma = 1/5 of the clients collude with the server, and let as many be lost as the
 threshold of the sum allows. The order is independent of who these are. The degree is the smallest
-even number, 128 at least, for which the events below, which are those of the paper, have a probability
-of at most 2^-40 each.
+even number, 128 at least, for which the events below, which are those of the paper, have a
+probability of at most 2^-40 each.
 
 1. **The sum falls into parts.** The server learns sums over the parts of the graph in which honest
    clients are connected that stay; these have to be one part. A ring in which everybody knows the

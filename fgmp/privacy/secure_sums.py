@@ -100,8 +100,8 @@ class SecureSum(Aggregator):
     threshold : int or None
         How many clients of a cohort must stay to the end, at least 2, also for an objective. A
         round with fewer is lost, and an objective nan. None means two thirds, rounded up. Fewer
-        clients than that, together with the server, learn nothing of another client but the sums; with 130
-        clients or more this holds for a fifth of them, but for a probability of 2^-39.
+        clients than that, together with the server, learn nothing of another client but the sums;
+        with 130 clients or more this holds for a fifth of them, but for a probability of 2^-39.
     ledger : Ledger, optional
         The sets of clients whose sums were released before: give one ledger to several runs whose
         sums must not be subtracted. None is a new one for each run.
