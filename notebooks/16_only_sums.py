@@ -338,8 +338,9 @@ print("the sum of the values:", values.sum() % 256)
 
 # %% [markdown]
 # The masks of pairs cancel. Own masks are opened through shares that each client has given to all others beforehand,
-# and only for clients whose number has arrived. Where a client is lost after the masks were agreed on, the others open
-# the key of its pairs in place of its own mask; never both. Client 3 sends nothing:
+# and only for clients whose number has arrived. Where a client is lost after the masks were agreed on, the others open,
+# in place of its own mask, a secret that tells the masks of its pairs in this one sum; never both. Client 3 sends
+# nothing:
 
 # %%
 opened = own[0] + own[1] + pairs[0, 2] + pairs[1, 2]
@@ -349,11 +350,15 @@ print("the difference:", (sent[0] + sent[1] - opened) % 256, "and the sum of the
 # %% [markdown]
 # ## For real
 #
-# `simulate(..., aggregator=fgmp.SecureSum())` does this with X25519 keys, ChaCha20 masks and Shamir's shares, of
-# `cryptography` and `pycryptodome`. Each number is a whole multiple of a resolution, here $2^{-40}$, in 64 bits; larger
-# numbers than the range are an error, and so are fewer clients than a threshold: by default two thirds of the cohort,
-# here half of it. A tenth of the clients is lost in every round. A sum that, subtracted from one of an earlier round,
-# would be a single client's is not opened: that round is lost, and the model stays as it was.
+# `simulate(..., aggregator=fgmp.SecureSum())` does this with X25519 keys and ChaCha20 masks, of `cryptography`, and
+# Shamir's shares. Clients agree on keys once in a run, and prepare masks for a session of up to 16 sums. The first sum
+# of a session takes four trips between the server and the clients (advertise keys, share keys, masked input, unmask),
+# each later one the last two, until a client is lost: then the session ends.
+#
+# Each number is a whole multiple of a resolution, here $2^{-40}$, in 64 bits. Numbers beyond the range are an error. A
+# sum for which fewer clients stay than a threshold is lost: by default two thirds of the cohort, here half of it. Each
+# client is lost in a round with probability 0.1. A sum that, beside those of earlier rounds, would tell of a single
+# client is not opened: clients are left out of it, or the round is lost and the model stays as it was.
 
 # %%
 ten = fgmp.make_sparse_regression(10, 30, n_features, 5, heterogeneity=0.0, variance_decay=0.2, rng=0)
@@ -377,9 +382,13 @@ claim("sums-secure",
 
 # %% [markdown]
 # That the unmasked total is the plain sum of integers bit for bit, whoever is lost, and that what the server holds of
-# one client looks uniform, is tested (`tests/test_secure_sums.py`). The protocol adds to each exchange two keys a
-# client and a sealed letter of 48 bytes for each pair of clients; shares grow with the square of the cohort, and so
-# does the work. This is the arithmetic: authentic channels and deadlines are what a network has to add.
+# one client looks uniform, is tested (`tests/test_secure_sums.py`). The protocol adds to each session a public key and
+# a nonce of each client, and an encrypted text from each client to each other, of 64 bytes and 16 more for each sum of
+# the session; and to each sum, of each client, a share of 16 bytes for each other and for itself. So bytes and work
+# grow with the square of the cohort, up to 129 clients. In a larger cohort a client shares secrets and masks with 128
+# neighbours, or with a few more where there are thousands of clients. [The promises](../docs/promises.md) have what it
+# costs, and what was tried against it. This is the arithmetic: authentic channels and deadlines are what a network has
+# to add.
 #
 # ## The price of privacy
 #
@@ -533,11 +542,11 @@ claim("sums-digits",
 # heterogeneities, from sums only. Elimination does most of the work where clients differ: with it lists are exact on 9
 # seeds at alpha = 1 and 7 at alpha = 5, and without it on 2 and 0, while new sketches without it are exact on 0 and 0;
 # sketches drawn anew then take the seeds that are left, and elimination is exact on all 14 pairs of a seed and a
-# heterogeneity on which pooled GradMP circles, without a message. Secure sums recover what sums in the open do, for
-# 0.55 MB in place of 0.38 MB. Noise for epsilon = 2 leaves an error of 0.53 at 100 clients, where FedGradMP with two
-# rounds has 0.3; the two are nearly level at 1000 (0.048 and 0.042), and at 3000 clients, one seed only, the sums are
-# far ahead (0.0063 and 0.039). A dozen clients are too few: both end above 1 at epsilon = 2, the error of the zero
-# model. On digits, in the same bytes as FedGradMP, it is behind.
+# heterogeneity on which pooled GradMP circles, without a message. Secure sums recover what sums in the open do, for 0.5
+# MB in place of 0.38 MB (the first seed). Noise for epsilon = 2 leaves an error of 0.53 at 100 clients, where FedGradMP
+# with two rounds has 0.3; the two are nearly level at 1000 (0.048 and 0.042), and at 3000 clients, one seed only, the
+# sums are far ahead (0.0063 and 0.039). A dozen clients are too few: both end above 1 at epsilon = 2, the error of the
+# zero model. On digits, in the same bytes as FedGradMP, it is behind.
 #
 # ## Predict, then change
 #
@@ -601,6 +610,8 @@ claim("sums-digits",
 #   Signal Processing Letters 6(10), 1999.
 # - N. Ivkin et al., *Communication-efficient distributed SGD with sketching*, NeurIPS 2019: gradients by count sketch.
 # - K. Bonawitz et al., *Practical secure aggregation for privacy-preserving machine learning*, CCS 2017.
+# - J. Bell, K. Bonawitz, A. Gascon, T. Lepoint, M. Raykova, *Secure single-server aggregation with (poly)logarithmic
+#   overhead*, CCS 2020: neighbours in large cohorts.
 # - H. B. McMahan et al., *Learning differentially private recurrent language models*, ICLR 2018.
 # - Y.-X. Wang, B. Balle, S. Kasiviswanathan, *Subsampled Renyi differential privacy and analytical moments accountant*,
 #   AISTATS 2019.

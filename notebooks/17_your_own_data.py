@@ -20,7 +20,7 @@
 # **What you will see**
 # - a logistic model from a table and a column of sites, with the number of features chosen by the sites themselves;
 # - its predictions for sites that had no part in the fit, and what travelled for it;
-# - a bootstrap over sites, sums under masks, an intercept for each site, and where one goes wrong.
+# - standard errors, a bootstrap over sites, sums under masks, an intercept for each site, and where one goes wrong.
 #
 # **This is a rehearsal.** All rows lie in this process, so one might as well pool them. Where that is not allowed, the
 # same estimator is fitted over a network: [examples/hospitals](../examples/hospitals/README.md) is this case with three
@@ -132,7 +132,7 @@ print(f"features in both: {len(set(model.support_) & set(free.support_))} of {co
 #
 # Leave a site out, choose and fit on the others, predict its patients. scikit-learn does this, if it is told that the
 # fit wants the sites: with `set_fit_request(groups=True)` and its metadata routing. Without these two settings the
-# inner fits would silently treat all rows as one site.
+# inner fits would treat all rows as one site, and a warning would say so.
 
 # %%
 with sklearn.config_context(enable_metadata_routing=True):
@@ -149,8 +149,8 @@ claim("own-left-out", f"breast cancer, {n_sites} sites: AUC on the patients of s
 # %% [markdown]
 # ## What travelled
 #
-# `history_` counts all that was sent, the choice of the number included. Beside it is the fit of that number alone, and
-# what a site would send if it just sent its table.
+# `history_` counts all that was sent: the choice of the number, the sums for standard errors and a check of units
+# included. Beside it is the fit of that number alone, and what a site would send if it just sent its table.
 
 # %%
 fixed = fgmp.FedGradMPClassifier(model.sparsity_, random_state=seed).fit(X, y, groups=site)
@@ -164,9 +164,20 @@ print(f"{'the table':15} {8 * (X.size + y.size) / n_sites / 1000:4.0f} kB from e
 #
 # ## How sure it is
 #
-# Draw the sites with replacement, refit with the same number of features, and see which come back and with which
-# coefficient. This costs one line. (It needs the rows of all sites in one process; the number is not chosen anew, so
-# what the choice adds is not in it.)
+# `summary()` has for each feature of the model the coefficient, the odds ratio, and two standard errors with intervals,
+# one by the model and one with the sites as clusters, of sums that the fit has already asked for; so it needs no rows,
+# and is there after a fit over a network and under masks, too (with masks the second error from four sites on). It does
+# not say how sure the *choice* is: the intervals take these features as if they had been named beforehand, and are
+# about coefficients that the ridge has shortened.
+
+# %%
+model.summary()
+
+# %% [markdown]
+# For the choice, draw the sites with replacement, refit with the same number of features, and see which come back and
+# with which coefficient. This costs one line. (Here the rows of all sites are in one process; over a network
+# `fgmp.flower.bootstrap_over` draws whole sites, but not under masks. The number is not chosen anew, so what the choice
+# of the number adds is not in it.)
 
 # %%
 bootstrap = model.bootstrap(n_resamples, over="groups", random_state=seed)
@@ -238,6 +249,9 @@ for intercept in (True, "per_group"):
 #   few rows is nearly a row. Of larger ones the sums are still sums over few.
 # - **Classes.** A site may have one class only, since sums are added before anything is solved; but the sites that are
 #   drawn or left need both. On a network the server sees no labels, so it is told `classes=`.
+# - **Other units at one site.** Centimetres for metres are another column. A fit warns of a column whose spread at a
+#   site is more than five times the common one, or less than a fifth, or whose mean is far off, and says which site it
+#   is; under masks it names the column alone.
 # - **Rows of one patient at two sites.** Then a site left out is not unseen, and all measures above are too kind.
 #
 # ## The answer
@@ -246,7 +260,7 @@ for intercept in (True, "per_group"):
 # (C = 1) as coefficients: maximum likelihood shares 6 of the 15. On sites that had no part in the fit the AUC is 0.995
 # and the log loss 0.072; but the sites are random deals of one table, so this is no evidence that a model carries over
 # to other hospitals. When the sites are drawn anew, 14 of the 15 are found again in at least half of the resamples.
-# Each site sent 269 kB of sums, in 49 rounds, of which the fit alone takes 68 kB; its table would be 12 kB, so what one
+# Each site sent 271 kB of sums, in 51 rounds, of which the fit alone takes 71 kB; its table would be 12 kB, so what one
 # gains is that rows stay, not bytes.
 #
 # ## Predict, then change
@@ -255,15 +269,18 @@ for intercept in (True, "per_group"):
 #
 #    <details><summary>What comes out</summary>
 #
-#    None, and no coefficient in two digits: a sum over all rows is the same, however the rows are dealt. Only the folds
-#    differ, and here they choose 15 again. A site sends 269 kB as before, since it sends sums over features and not
-#    rows, and its table would now be 5 kB. Sites left out are predicted with a log loss of 0.074 (before: 0.072).
+#    Three go: mean texture, mean area and area error. That is the choice, and not the sums. A sum over all rows is the
+#    same, however the rows are dealt: with 12 features given, 12 sites and 30 find the same ones, and the same
+#    coefficients in two digits. But a site of 18 or 19 rows deals its rows to three folds and not to five, because each
+#    fold has to hold 5 rows of it, and a warning says so. Over these folds 12 features are enough. A site sends 187 kB
+#    in place of 271, because fewer folds take fewer rounds, and its table would now be 5 kB. Sites left out are
+#    predicted with a log loss of 0.075 (before: 0.072).
 #
 #    ```text
-#    15 of 30 features, found by method 'shared'
+#    12 of 30 features, found by method 'shared'
 #    569 patients, 212 malignant; 18 to 19 at a site
-#    sites left out: AUC 0.995, log loss 0.074; no feature: 0.66
-#    choice and fit   269 kB from each site, in 49 rounds
+#    sites left out: AUC 0.995, log loss 0.075; no feature: 0.66
+#    choice and fit   187 kB from each site, in 37 rounds
 #    the table          5 kB from each site
 #    ```
 #
@@ -274,12 +291,12 @@ for intercept in (True, "per_group"):
 #    <details><summary>What comes out</summary>
 #
 #    Sites left out are predicted with a log loss of 0.095 in place of 0.072, and the AUC is 0.993 in place of 0.995. A
-#    site sends 51 kB in 13 rounds, most of what is saved being the choice. The five are radius error and the worst
+#    site sends 52 kB in 15 rounds, most of what is saved being the choice. The five are radius error and the worst
 #    radius, texture, perimeter and concave points, and all of them are among the fifteen.
 #
 #    ```text
 #    sites left out: AUC 0.993, log loss 0.095; no feature: 0.66
-#    choice and fit    51 kB from each site, in 13 rounds
+#    choice and fit    52 kB from each site, in 15 rounds
 #    ```
 #
 #    </details>

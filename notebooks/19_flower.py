@@ -72,7 +72,7 @@ fed = fgmp.make_sparse_regression(**shape, heterogeneity=0.0, variance_decay=0.2
 # A method starts from a shape. There is no row in it, and none in what the server sends: the method is a text.
 
 # %%
-known = fed.shape
+known = fed.info
 print(f"{len(known.rows)} clients with {known.rows} rows of {known.n_features} features, {known.loss}")
 method = fgmp.FedGradMP(sparsity, local_iterations=2, batch_size=n_samples // 2)
 print(json.dumps(json.loads(to_json(method)[0]), indent=1)[:230], "...")
@@ -233,9 +233,11 @@ claim("flower-liar", "a client that sends what is no number over Flower leaves t
 # %% [markdown]
 # ## Under masks
 #
-# FedAvg is a sum, and so its answers can travel under masks that cancel: four messages to each client in place of one,
-# and the server holds noise and a total. The keys, the sealed letters and the shares of the secrets are those of the
-# same aggregator in one process, and so the sums and the bytes are the same.
+# FedAvg is a sum, and so its answers can travel under masks that cancel, and the server holds noise and a total. The
+# first sum of a session takes four messages to each client in place of one: advertise keys, share keys, masked input,
+# unmask. As long as nobody is lost each of the other sums takes two, the last ones; the first session of a run is for
+# eight sums. The objectives of the history are sums, too. Keys, encrypted shares and masks are made by the same code
+# as in one process, and so the sums and the bytes are the same.
 
 # %%
 masked = fgmp.simulate(runners["FedAvg"], fed, rounds, rng=seed, aggregator=secure)
@@ -248,7 +250,7 @@ claim("flower-secure",
 # ## The answer
 #
 # Yes: on Flower's engine the four methods end in the same models as in one process, bit for bit, because the random
-# numbers of a client depend on the seed, the round and its key alone. A client of FedGradMP sends 196 bytes a round, of
+# numbers of a client depend on the seed, the round and its id alone. A client of FedGradMP sends 196 bytes a round, of
 # which 120 are numbers; one of FedAvg sends 8048, 41.1 times as many. A client that sends nan is counted in every round
 # and changes nothing else, and secure sums over Flower are those of one process. No row is sent: what leaves a client
 # is the number of its rows, in the clear, and what the method asks for; but this is one machine, and what a network
@@ -279,8 +281,9 @@ claim("flower-secure",
 #    <details><summary>What comes out</summary>
 #
 #    FedAvg alone: 80053 bytes, 408 times those of FedGradMP, whose client sends 196 as before. The last claim does not
-#    hold any more: `learning_rate: 0.1` is too large for so many features, FedAvg diverges, and the objective of a run
-#    that diverges is the same to fewer than twelve digits. The model, bit for bit, still is.
+#    hold any more: `learning_rate: 0.1` is too large for so many features, FedAvg diverges, and its objective leaves
+#    the range of a secure sum, about four million. So it is nan, over Flower as in one process, and the comparison
+#    takes nan for a difference. The model is still the same, bit for bit.
 #
 #    ```text
 #    FedGradMP: a client sends 196 bytes in a round, of which 120 are numbers
