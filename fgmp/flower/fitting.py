@@ -16,12 +16,14 @@ from .._support.validation import check_protocol, check_sequence
 from .._support.warnings import warn_user
 from ..callbacks import Run
 from ..classification_losses import LogisticLoss, SoftmaxLoss
-from ..estimators.client_sums import ClientSums
+from ..estimators.client_sums import ClientSums, HeldOutLosses, MeanResiduals, Moments
+from ..estimators.covariance import GradientProducts
 from ..estimators.disclosure import few_rows_in_sums
 from ..estimators.federated_table import ClientRows, client_view
 from ..estimators.folds import Fold, assign_folds
 from ..estimators.groups import preview
 from ..estimators.standardization import Standardization
+from ..estimators.unit_check import UnitComparison
 from ..losses import Loss, SquaredLoss
 from ..rounds import Method
 from ..shared_support.newton import NewtonOnSupport
@@ -32,6 +34,10 @@ from .transport import OverFlower
 ReadTable = Callable[[Any, Sequence[str]], tuple[Any, Any]]
 
 _MOST_NAMES = 10  # of missing columns, in a message
+
+# What a fit asks of a client beside the rounds of a method. A client makes a method of its name, and
+# for that its module has to be loaded there (see `fgmp.serialization`): here it is.
+SUMS_OF_FITS = (Moments, HeldOutLosses, MeanResiduals, GradientProducts, UnitComparison)
 
 
 def table_app(read: ReadTable, **options: Any) -> Any:

@@ -174,6 +174,7 @@ def masked_sum(
     lost: Mapping[int, str],
     sessions: Sessions | None = None,
     client_ids: Sequence[int] | None = None,
+    about: bytes = b"",
 ) -> Unmasked:
     """Return the sum of vectors, of which the server sees each under masks only.
 
@@ -191,6 +192,8 @@ def masked_sum(
         Of the run.
     client_ids : sequence of int, optional
         Whose vectors these are; by default their positions.
+    about : bytes
+        What the masks are agreed on for, as in `sum_under_masks`.
 
     Raises
     ------
@@ -210,12 +213,14 @@ def masked_sum(
                 continue
             if request.trip == "advertise_keys":
                 pair = sessions.key_pairs.setdefault(ids[position], KeyPair())
-                clients[position] = SecAggClient(position, pair)
+                clients[position] = SecAggClient(position, pair, about=about)
             clients[position].vector = vectors[position]
             replies[position] = getattr(clients[position], request.trip)(**arguments)
         return replies
 
-    return sum_under_masks(trip, len(vectors), threshold, sessions=sessions, cohort=tuple(ids))
+    return sum_under_masks(
+        trip, len(vectors), threshold, about=about, sessions=sessions, cohort=tuple(ids)
+    )
 
 
 def sum_under_masks(

@@ -313,7 +313,7 @@ class NoisyMeans(PrivacyMechanism):
         mean = clipped.mean(axis=0)
         if isinstance(then, SecureSum):
             shares = np.full(cohort_size, 1 / cohort_size)
-            unmasked = then.sum_of_rows(clipped, np.arange(cohort_size), shares, cohort)
+            unmasked = then.sum_of_rows(clipped, np.arange(cohort_size), shares, cohort, n_rows=0)
             mean = then.decoded(unmasked.total)
             bytes_up = unmasked.bytes_up
             bytes_down = unmasked.bytes_down

@@ -204,7 +204,7 @@ class SecureSum(Aggregator):
         return total.view(np.int64).astype(np.float64) * float(self.resolution)
 
     def sum_of_rows(
-        self, rows: Array, senders: IndexArray, shares: Array, cohort: IndexArray
+        self, rows: Array, senders: IndexArray, shares: Array, cohort: IndexArray, n_rows: int
     ) -> Unmasked:
         """Return the sum of weighted rows under masks, with every message on this machine.
 
@@ -217,6 +217,9 @@ class SecureSum(Aggregator):
             The weights of the whole cohort.
         cohort : ndarray of int
             Indices of its clients.
+        n_rows : int
+            How many rows of data the cohort has. Another number has masks of its own, as over a
+            network, where clients agree on masks for the total of their weights.
 
         Raises
         ------
@@ -233,6 +236,7 @@ class SecureSum(Aggregator):
             dict.fromkeys(absent, "masked_input"),
             self.sessions,
             cohort.tolist(),
+            about=b"%d" % n_rows,
         )
 
     def releasable(
@@ -393,7 +397,9 @@ class SumsOnly(PrivacyMechanism):
             return closed
         rows = updates.rows()[np.isin(updates.accepted, senders)]
         try:
-            unmasked = secure.sum_of_rows(rows, senders, shares, cohort)
+            unmasked = secure.sum_of_rows(
+                rows, senders, shares, cohort, _rows_of(transport, cohort)
+            )
         except TooFewClients:
             return closed
         return MaskedSum(unmasked.total, senders, unmasked.bytes_up, unmasked.bytes_down, rejected)
@@ -445,7 +451,9 @@ class SumsOnly(PrivacyMechanism):
             return None, accepted
         summands = values[np.isin(reported, indices[accepted])]
         try:
-            unmasked = secure.sum_of_rows(summands[:, None], accepted, shares, indices)
+            unmasked = secure.sum_of_rows(
+                summands[:, None], accepted, shares, indices, _rows_of(transport, indices)
+            )
         except TooFewClients:
             return None, accepted[:0]
         return unmasked.total, accepted
@@ -454,6 +462,11 @@ class SumsOnly(PrivacyMechanism):
         """End the session of the clients, as after a sum over a network that is not opened."""
         if self.secure.sessions is not None:
             self.secure.sessions.end()
+
+
+def _rows_of(transport: Transport, indices: IndexArray) -> int:
+    """Return how many rows of data some clients have together."""
+    return int(sum(transport.info.rows[index] for index in indices.tolist()))
 
 
 def _two_thirds(n_clients: int) -> int:

@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 
 import fgmp
-from fgmp.estimators.client_sums import Moments
+from fgmp.estimators.client_sums import ClientSums, Moments
 from fgmp.flower import fit_over, table_app
 from fgmp.serialization import to_json
 
@@ -369,3 +369,18 @@ def test_client_is_warned_if_its_sums_tell_of_few_rows(secure):
     else:
         assert any("a class of 'rare'" in line for line in warned)
         assert any("an unusual value in 'b'" in line for line in warned)
+
+
+def test_client_process_knows_all_sums_that_a_fit_asks_for():
+    """A process that has imported `fgmp.flower` alone can make each of them of its name."""
+    asked = {f"{kind.__module__}:{kind.__name__}" for kind in ClientSums.__subclasses__()}
+    code = (
+        "import sys, fgmp.flower\n"
+        "from fgmp.serialization import _find_class\n"
+        "sys.exit(' '.join(name for name in sys.argv[1:] if _find_class(name, ()) is None))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *sorted(asked)], capture_output=True, text=True
+    )
+    assert len(asked) >= 5
+    assert done.stderr.strip() == ""

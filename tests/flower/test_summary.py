@@ -81,7 +81,7 @@ def test_a_client_that_is_not_drawn_is_asked_for_nothing():
     counts = np.random.RandomState(5).multinomial(4, np.full(4, 0.25))
     assert not counts.all()
     bootstrap_over(there, grid, 4, 1, random_state=5, report=lambda line: None)
-    polled = {place for place, question in grid.asked if question["ask"] != "who"}
+    polled = {node for node, question in grid.questions if question["ask"] != "who"}
     assert polled == set(np.flatnonzero(counts).tolist())
 
 
