@@ -42,9 +42,11 @@ class RecordedModel:
     --------
     >>> import fgmp
     >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
-    >>> best = fgmp.simulate(fgmp.FedGradMP(sparsity=3), federation, rounds=5, rng=0).best
-    >>> isinstance(best, fgmp.RecordedModel), best.round > 0, bool(best.value < 1e-20)
-    (True, True, True)
+    >>> method = fgmp.FedIterHT(sparsity=3, learning_rate=0.05)
+    >>> result = fgmp.simulate(method, federation, rounds=20, rng=0)
+    >>> lowest = int(result.history["objective"].argmin())
+    >>> result.best.round == lowest, len(result.best.support)
+    (True, 3)
     """
 
     x: Array = field(repr=False)

@@ -135,11 +135,13 @@ class FastFedDualAvg(L1Penalised):
 
     Examples
     --------
+    The model has the features of the truth, and few others:
+
     >>> import fgmp
     >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
     >>> method = fgmp.FastFedDualAvg(learning_rate=0.1, l1_weight=0.02, strong_convexity=0.1)
     >>> result = fgmp.simulate(method, federation, rounds=50, rng=0)
-    >>> set(federation.truth.nonzero()[0]) <= set(result.support), len(result.support) < 50
+    >>> set(federation.truth.nonzero()[0]) <= set(result.support), len(result.support) < 20
     (True, True)
     """
 

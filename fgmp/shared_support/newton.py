@@ -102,7 +102,7 @@ class SupportSolver(Method):
 
     Examples
     --------
-    A gradient step on the support that the clients have found together:
+    Take one gradient step on the support that the clients have found together:
 
     >>> import fgmp
     >>> class StepOnSupport(fgmp.SupportSolver):
@@ -553,6 +553,8 @@ class LocalSteps(SupportSolver):
 
     Examples
     --------
+    Every client takes five gradient steps on the shared support:
+
     >>> import fgmp
     >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
     >>> solver = fgmp.LocalSteps(fgmp.GradientDescent(steps=5))
