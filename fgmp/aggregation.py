@@ -53,7 +53,18 @@ def n_bytes(message: Message) -> int:
 
 
 class RejectReason(StrEnum):
-    """Why the server does without an update; a member equals its string and prints as it."""
+    """Why the server does without an update; a member equals its string and prints as it.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> reason = fgmp.UpdateSpec(shape=(2,)).validate(np.array([1.0, np.nan]))
+    >>> reason is fgmp.RejectReason.NOT_FINITE, reason == "not_finite"
+    (True, True)
+    >>> print(*fgmp.RejectReason)
+    missing late not_finite malformed indices too_many withheld
+    """
 
     MISSING = "missing"
     LATE = "late"
@@ -114,6 +125,18 @@ class UpdateSpec:
         None means that updates are no models, but sums that are near nothing but zero: noise clips
         them as they are, and `Median` and `TrimmedMean` refuse them.
     selection : Selection
+
+    Examples
+    --------
+    A sparse model with at most two entries is accepted, and a dense one is not:
+
+    >>> import fgmp
+    >>> import numpy as np
+    >>> spec = fgmp.UpdateSpec(shape=(4,), most=2)
+    >>> print(spec.validate(fgmp.SparseModel.of(np.array([0.0, 1.0, 0.0, 2.0]))))
+    None
+    >>> print(spec.validate(fgmp.SparseModel.of(np.ones(4))), spec.validate(np.ones(4)))
+    too_many malformed
     """
 
     shape: tuple[int, ...]
@@ -319,7 +342,31 @@ class Updates(NamedTuple):
 
 
 class ClientSampler:
-    """Draws the cohort of each round: uniformly without replacement, from the keyed streams."""
+    """Draws the cohort of each round: uniformly without replacement, from the keyed streams.
+
+    Examples
+    --------
+    Let clients take turns:
+
+    >>> import fgmp
+    >>> import numpy as np
+    >>> class InTurn(fgmp.ClientSampler):
+    ...     def draw(self, streams, round_number, n_clients, cohort_size):
+    ...         turns = np.arange(cohort_size) + (round_number - 1) * cohort_size
+    ...         return np.sort(turns % n_clients)
+    >>> [InTurn().draw(None, t, n_clients=5, cohort_size=2).tolist() for t in (1, 2, 3)]
+    [[0, 1], [2, 3], [0, 4]]
+
+    A run draws its cohorts with the sampler of its aggregator:
+
+    >>> class MeanInTurn(fgmp.Mean):
+    ...     sampler = InTurn()
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> aggregator = MeanInTurn()
+    >>> result = fgmp.simulate(fgmp.FedGradMP(3), federation, 3, 2, rng=0, aggregator=aggregator)
+    >>> result.history["clients"].tolist()
+    [0, 2, 2, 2]
+    """
 
     def draw(
         self, streams: Streams, round_number: int, n_clients: int, cohort_size: int
@@ -337,6 +384,21 @@ class PrivacyMechanism:
         Whether an objective may be nan because its sum would tell too much.
     spends_epsilon : bool
         Whether every round spends some of a privacy budget.
+
+    Examples
+    --------
+    Ask no client for its objective:
+
+    >>> import fgmp
+    >>> class NoObjectives(fgmp.PrivacyMechanism):
+    ...     def objective(self, transport, x, indices):
+    ...         return None
+    >>> class DiscreetMean(fgmp.Mean):
+    ...     privacy = NoObjectives()
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> result = fgmp.simulate(fgmp.FedGradMP(3), federation, 5, rng=0, aggregator=DiscreetMean())
+    >>> "objective" in result.history
+    False
     """
 
     withholds_objective = False
@@ -433,6 +495,15 @@ class Mean(Aggregator):
     """The weighted mean sum_i p_i x_i, as in the paper; the default.
 
     A single client that sends a large update decides the model: see `Median` and `TrimmedMean`.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> sent = [np.array([1.0, 0.0]), np.array([5.0, 4.0])]
+    >>> updates = fgmp.UpdateSpec(shape=(2,)).stack(sent, weights=np.array([0.25, 0.75]))
+    >>> fgmp.Mean()(updates).tolist()
+    [4.0, 3.0]
     """
 
     def __call__(self, updates: Updates) -> Array:

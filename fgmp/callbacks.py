@@ -64,6 +64,19 @@ class Callback(Protocol):
 
     An object may also have methods `begin(run)` and `end(run)`, which are called before the first
     round and after the last, however the run ends.
+
+    Examples
+    --------
+    Stop once the clients have sent a kilobyte:
+
+    >>> import fgmp
+    >>> def is_enough(run):
+    ...     return run.progress.bytes_up > 1000
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> result = fgmp.simulate(fgmp.FedGradMP(3), federation, 500, rng=0, callbacks=is_enough)
+    >>> before, after = result.history["bytes_up"][-2:].tolist()
+    >>> before <= 1000 < after
+    True
     """
 
     def __call__(self, run: Run, /) -> object:
@@ -99,6 +112,20 @@ class Run:
         The history so far.
     best : Best
         The record with the lowest objective so far: value, round, state.
+
+    Examples
+    --------
+    Print the round, and the number of features of the model:
+
+    >>> import fgmp
+    >>> def show(run):
+    ...     model = run.estimate(run.progress.state).coefficients
+    ...     print("round", run.progress.round, "of", run.rounds, "has", len(model.support))
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> result = fgmp.simulate(fgmp.FedGradMP(3), federation, rounds=2, rng=0, callbacks=show)
+    round 0 of 2 has 0
+    round 1 of 2 has 3
+    round 2 of 2 has 3
     """
 
     method: Method
@@ -162,6 +189,18 @@ class History:
         int is a number of clients, drawn once for the run. A sequence names clients by their index.
         The objective on a sample is another function than f: compare it only with itself. With 0
         no client is polled: there is no such column, and the best model is the last.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> history = fgmp.History(every=5, metrics={"nonzeros": np.count_nonzero}, objective_on=2)
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> result = fgmp.simulate(fgmp.FedGradMP(3), federation, 10, rng=0, history=history)
+    >>> result.history["round"].tolist(), result.history["nonzeros"].tolist()
+    ([0, 5, 10], [0, 3, 3])
+    >>> len(result.objective_on)
+    2
     """
 
     every: int = 1
@@ -312,6 +351,24 @@ class Checkpoint:
         If another run is in progress on the same path, or the first file cannot be written. Later
         ones that cannot be written are warned of once, and the run goes on; but a run with noise or
         secure sums stops.
+
+    Examples
+    --------
+    Two rounds, resumed for three more, end at the same bits as five:
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> with TemporaryDirectory() as folder:
+    ...     checkpoint = fgmp.Checkpoint(Path(folder, "run.checkpoint"))
+    ...     for rounds in (2, 5):
+    ...         resumed = fgmp.simulate(
+    ...             fgmp.FedGradMP(3), federation, rounds, rng=0, callbacks=checkpoint
+    ...         )
+    >>> whole = fgmp.simulate(fgmp.FedGradMP(3), federation, rounds=5, rng=0)
+    >>> resumed.x.tolist() == whole.x.tolist()
+    True
     """
 
     def __init__(self, path: str | os.PathLike[str], every: int | None = None) -> None:
@@ -769,6 +826,17 @@ def stop_when_stalled(
     column : str, default "objective"
     improvement : float, default 1e-3
         The lowest value so far has to fall by more than this fraction to count as better.
+
+    Examples
+    --------
+    With noise in the targets the objective soon stays where it is:
+
+    >>> import fgmp
+    >>> noisy = fgmp.make_sparse_regression(5, 100, 50, sparsity=3, noise_variance=0.1, rng=0)
+    >>> stop = fgmp.stop_when_stalled(3)
+    >>> result = fgmp.simulate(fgmp.FedGradMP(3), noisy, rounds=1000, rng=0, callbacks=stop)
+    >>> 3 < len(result.history["round"]) < 50
+    True
     """
     patience = check_integer("patience", patience)
     improvement = check_number("improvement", improvement, at_least=0)
@@ -788,7 +856,18 @@ def stop_when_stalled(
 
 
 class Bar:
-    """A bar that shows the progress of a run (tqdm)."""
+    """A bar that shows the progress of a run (tqdm).
+
+    Examples
+    --------
+    >>> import contextlib, io
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> with contextlib.redirect_stderr(io.StringIO()) as terminal:
+    ...     result = fgmp.simulate(fgmp.FedGradMP(3), federation, 4, rng=0, callbacks=fgmp.Bar())
+    >>> "4/4" in terminal.getvalue()
+    True
+    """
 
     def __repr__(self) -> str:
         return "Bar()"

@@ -46,6 +46,15 @@ class Client:
     client_id : int
         Identifies the client. Its random draws in an exchange depend on the seed, the round, the
         exchange and this id, and on no other client.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> client = fgmp.Client(np.diag([1.0, 2.0]), np.array([1.0, 4.0]), fgmp.SquaredLoss())
+    >>> x = np.ones(2)
+    >>> client.predictions(x).tolist(), client.objective(x), client.gradient(x).tolist()
+    ([1.0, 2.0], 1.0, [0.0, -2.0])
     """
 
     features: Features
@@ -160,6 +169,15 @@ class ProblemInfo:
         The p_i, which sum to one.
     dtype : dtype, default float64
         Of models.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> As = [np.ones((3, 2)), np.ones((5, 2))]
+    >>> info = fgmp.Federation.from_arrays(As, [np.ones(3), np.ones(5)]).info
+    >>> info.rows, info.weights.tolist(), info.model_shape
+    ((3, 5), [0.375, 0.625], (2,))
     """
 
     n_features: int

@@ -49,6 +49,25 @@ class Atoms(ABC):
         Whether the atoms are orthonormal.
     selection : Selection
         How atoms are counted; `PerOutput` unless `with_selection` changes it.
+
+    Examples
+    --------
+    Orthonormal atoms, such as cosines, differ from the standard basis in two operations:
+
+    >>> import fgmp
+    >>> import numpy as np
+    >>> from scipy.fft import dct, idct
+    >>> class Cosines(fgmp.StandardBasis):
+    ...     def products(self, features):
+    ...         return dct(features, norm="ortho")
+    ...     def synthesise(self, coefficients):
+    ...         return idct(coefficients, axis=0, norm="ortho")
+    >>> A = np.random.default_rng(0).standard_normal((12, 32))
+    >>> wave = np.cos(np.pi * 5 * (np.arange(32) + 0.5) / 32)
+    >>> federation = fgmp.Federation.from_arrays([A], [A @ wave])
+    >>> method = fgmp.FedGradMP(sparsity=1, dictionary=Cosines())
+    >>> fgmp.simulate(method, federation, rounds=3, rng=0).support.tolist()
+    [5]
     """
 
     orthonormal: bool
@@ -132,7 +151,17 @@ class Atoms(ABC):
 
 
 class StandardBasis(Atoms):
-    """The standard basis e_1, ..., e_n: Psi is the identity, and a signal is its coefficients."""
+    """The standard basis e_1, ..., e_n: Psi is the identity, and a signal is its coefficients.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> basis = fgmp.StandardBasis()
+    >>> largest = basis.select_atoms(np.array([1.0, -5.0, 3.0]), sparsity=2)
+    >>> basis.project(fgmp.SparseModel.of(np.array([7.0, 8.0, 9.0])), largest).dense().tolist()
+    [0.0, 8.0, 9.0]
+    """
 
     orthonormal = True
 

@@ -43,6 +43,17 @@ class DropOut:
     ------
     ValueError
         If the probability or the share is not from 0 to 1, or an id is no integer of at least 0.
+
+    Examples
+    --------
+    Two clients never reply:
+
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> silent = fgmp.Faulty(federation, fgmp.DropOut(clients=[1, 3]))
+    >>> result = fgmp.simulate(fgmp.FedGradMP(sparsity=3), silent, rounds=2, rng=0)
+    >>> result.history["clients"].tolist(), result.rejected
+    ([0, 3, 3], Counter({'missing': 4}))
     """
 
     probability: float = 1.0
@@ -81,6 +92,20 @@ class Corrupted(DropOut):
         what arrives at the server instead, which may be anything.
     probability, clients
         See `DropOut`.
+
+    Examples
+    --------
+    A client that sends the opposite of its model does less harm to a median than to a mean:
+
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> attack = fgmp.Corrupted(lambda update, client_id: -update, clients=[2])
+    >>> attacked = fgmp.Faulty(federation, attack)
+    >>> method = fgmp.FedAvg(learning_rate=0.05, local_iterations=5)
+    >>> mean = fgmp.simulate(method, attacked, rounds=10, rng=0)
+    >>> median = fgmp.simulate(method, attacked, rounds=10, rng=0, aggregator=fgmp.Median())
+    >>> bool(median.history["relative_error"][-1] < mean.history["relative_error"][-1])
+    True
     """
 
     change: Callable[[Any, int], Any]

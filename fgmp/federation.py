@@ -63,6 +63,15 @@ class Federation:
         The labels in the data that -1 and +1 of the logistic loss stand for.
     feature_names, client_names : tuple or None
         The names of the columns and of the clients, if they came from a table.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(4, n_samples=9, n_features=30, sparsity=2, rng=0)
+    >>> federation
+    Federation(4 clients, 36 rows of 30 features, SquaredLoss(averaged=True))
+    >>> federation.subset([0, 3]).client_ids.tolist()
+    [0, 3]
     """
 
     features: Features

@@ -97,6 +97,14 @@ class TrimmedMean(_CoordinatewiseAggregator):
     ------
     ValueError
         If the share is out of these bounds.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> updates = np.array([[-3.0], [2.0], [4.0], [900.0]])
+    >>> fgmp.TrimmedMean(share=0.25).of_columns(updates, np.ones(4) / 4).tolist()
+    [3.0]
     """
 
     share: float = 0.1

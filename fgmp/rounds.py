@@ -55,6 +55,22 @@ class Exchange(NamedTuple):
         mean, unless the run has another aggregator.
     update_spec : state -> UpdateSpec
         Return what an update has to look like.
+
+    Examples
+    --------
+    Run one round by hand:
+
+    >>> import fgmp
+    >>> import numpy as np
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> method = fgmp.FedAvg(learning_rate=0.1)
+    >>> exchange = method.exchanges()[0]
+    >>> state = method.start(federation.info)
+    >>> message, rng = exchange.message(state), np.random.default_rng(0)
+    >>> updates = [exchange.client_update(client, message, rng) for client in federation.clients]
+    >>> state = exchange.server_update(state, np.mean(updates, axis=0))
+    >>> np.allclose(state, fgmp.simulate(method, federation, rounds=1).x)
+    True
     """
 
     message: Callable[[State], Message]
@@ -229,7 +245,28 @@ class Call(NamedTuple):
 
 
 class Transport(Protocol):
-    """Transport to the clients: in memory, a wrapper around another transport, or a network."""
+    """Transport to the clients: in memory, a wrapper around another transport, or a network.
+
+    Examples
+    --------
+    Log the rounds of another transport:
+
+    >>> import fgmp
+    >>> class Logged:
+    ...     def __init__(self, transport):
+    ...         self.transport = transport
+    ...     def __getattr__(self, name):
+    ...         return getattr(self.transport, name)
+    ...     def prepare(self, method):
+    ...         return Logged(self.transport.prepare(method))
+    ...     def run_clients(self, call, message, cohort):
+    ...         print("round", call.round, "asks", len(cohort), "clients")
+    ...         return self.transport.run_clients(call, message, cohort)
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> result = fgmp.simulate(fgmp.FedGradMP(3), Logged(federation), 2, cohort_size=4, rng=0)
+    round 1 asks 4 clients
+    round 2 asks 4 clients
+    """
 
     @property
     def info(self) -> ProblemInfo:

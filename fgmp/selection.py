@@ -40,6 +40,21 @@ class Selection:
     always_include : int or sequence of int, default ()
         Atoms that every selection contains, for all outputs, without counting them: the intercept,
         if the data have a constant column for it. The attribute is an increasing tuple.
+
+    Examples
+    --------
+    Count two neighbouring coefficients as one:
+
+    >>> import fgmp
+    >>> import numpy as np
+    >>> class Pairs(fgmp.Selection):
+    ...     def top_mask(self, magnitudes, count):
+    ...         largest_of_pair = magnitudes.reshape(-1, 2).max(axis=1)
+    ...         return fgmp.PerOutput().top_mask(largest_of_pair, count).repeat(2)
+    ...     def n_selected(self, support, shape):
+    ...         return len(np.unique(support // 2))
+    >>> Pairs().select(np.array([0.0, 1.0, 5.0, 0.0, -2.0, 3.0]), 1).tolist()
+    [2, 3]
     """
 
     always_include: AtomIndices = AtomIndices()

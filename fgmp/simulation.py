@@ -37,6 +37,16 @@ class RecordedModel:
         When it was recorded; 0 is the start.
     value : float
         Its objective; nan if none was recorded.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> method = fgmp.FedIterHT(sparsity=3, learning_rate=0.05)
+    >>> result = fgmp.simulate(method, federation, rounds=20, rng=0)
+    >>> lowest = int(result.history["objective"].argmin())
+    >>> result.best.round == lowest, len(result.best.support)
+    (True, 3)
     """
 
     x: Array = field(repr=False)
@@ -98,6 +108,17 @@ class Result:
         backend chosen``, ``no kernel for this method``, ``overridden step``, ``no kernel for this
         loss``, ``no kernel for these options or data``, ``numba is missing``, ``numba does not
         work``, and for single clients ``nearly singular or not finite``.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> result = fgmp.simulate(fgmp.FedGradMP(sparsity=3), federation, rounds=5, rng=7)
+    >>> result.seed, len(result.support), result.history["round"].tolist()
+    (7, 3, [0, 1, 2, 3, 4, 5])
+    >>> longer = fgmp.simulate(result.method, federation, rounds=1, rng=8, state=result.state)
+    >>> longer.support.tolist() == result.support.tolist()
+    True
     """
 
     x: Array = field(repr=False)

@@ -88,6 +88,17 @@ class RestrictedProblem:
     n_outputs : int
     to_coefficients, to_coordinates : ndarray, shapes (k, q) and (q, k), or None
         Matrices from coordinates z to coefficients (this is V), and back. None is the identity.
+
+    Examples
+    --------
+    The problem of a client on the features 0 and 2:
+
+    >>> import fgmp
+    >>> import numpy as np
+    >>> client = fgmp.Client(np.eye(3), np.array([5.0, 0.0, 7.0]), fgmp.SquaredLoss())
+    >>> problem = fgmp.RestrictedProblem.of(client, np.array([0, 2]), fgmp.StandardBasis())
+    >>> problem.columns.shape, problem.value(problem.predictions(np.array([5.0, 7.0])))
+    ((3, 2), 0.0)
     """
 
     columns: Array
@@ -346,7 +357,23 @@ def _positive(eigenvalues: Array) -> Array:
 
 
 class Solver(ABC):
-    """Base of the solvers of a client: what FedGradMP asks of them."""
+    """Base of the solvers of a client: what FedGradMP asks of them.
+
+    Examples
+    --------
+    A solver that adds a ridge penalty:
+
+    >>> import fgmp
+    >>> import numpy as np
+    >>> class Ridge(fgmp.Solver):
+    ...     def minimise(self, problem, start, rng):
+    ...         B, y = problem.columns, problem.targets
+    ...         return np.linalg.solve(B.T @ B + np.eye(B.shape[1]), B.T @ y)
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> result = fgmp.simulate(fgmp.FedGradMP(3, solver=Ridge()), federation, rounds=5, rng=0)
+    >>> result.support.tolist() == federation.truth.nonzero()[0].tolist()
+    True
+    """
 
     is_exact: bool = False
     """Whether the solver returns a minimiser, which fits the noise of a client that has fewer rows
@@ -384,6 +411,15 @@ class Exact(Solver):
     the one whose signal has the smallest norm. Other losses are minimised by at most 100 steps of
     Newton's method, which ends when nothing is left to gain. Data that a logistic loss can separate
     have no minimiser: the coefficients are then finite, but as large as these steps make them.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> client = fgmp.Client(np.diag([1.0, 2.0]), np.array([3.0, 4.0]), fgmp.SquaredLoss())
+    >>> problem = fgmp.RestrictedProblem.of(client, np.arange(2), fgmp.StandardBasis())
+    >>> fgmp.Exact().minimise(problem, np.zeros(2), np.random.default_rng(0)).round(9).tolist()
+    [3.0, 2.0]
     """
 
     is_exact = True
@@ -425,6 +461,17 @@ class GradientDescent(Solver):
     A step is z <- z + s d with d = -grad h(z) and the length s from
     `RestrictedProblem.line_search`. It costs two products with the m x k columns, B d and B' l',
     because the predictions B z are updated with B d.
+
+    Examples
+    --------
+    With an accuracy delta, Algorithm 2 ends within a multiple of delta of the truth:
+
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_features=30, sparsity=2, heterogeneity=0, rng=0)
+    >>> method = fgmp.FedGradMP(sparsity=2, solver=fgmp.GradientDescent(accuracy=1e-4))
+    >>> result = fgmp.simulate(method, federation, rounds=10, rng=0)
+    >>> bool(result.history["relative_error"][-1] < 1e-3)
+    True
     """
 
     steps: int | None = None
@@ -486,6 +533,19 @@ class Newton(GradientDescent):
     is inverted on its range. Everything is computed in float64, whatever the precision of the data,
     because a Hessian of float32 is too inaccurate to divide by. The parameters, the warning and the
     line search are those of `GradientDescent`.
+
+    Examples
+    --------
+    Three of four equal rows have the label +1, so that the minimiser is log 3:
+
+    >>> import fgmp
+    >>> import numpy as np
+    >>> labels = np.array([1.0, 1.0, 1.0, -1.0])
+    >>> client = fgmp.Client(np.ones((4, 1)), labels, fgmp.LogisticLoss())
+    >>> problem = fgmp.RestrictedProblem.of(client, np.array([0]), fgmp.StandardBasis())
+    >>> b = fgmp.Newton(steps=6).minimise(problem, np.zeros(1), np.random.default_rng(0))
+    >>> bool(abs(b[0] - np.log(3)) < 1e-9)
+    True
     """
 
     _advice = "a larger accuracy"
@@ -529,6 +589,17 @@ class SGD(Solver):
     These are the coefficients of the merged atoms: in the standard basis and for orthonormal atoms
     a step on the signal itself. In other atoms it is a step on the coefficients, and not on the
     signal as in the paper: to orthonormalise would cost more than the step.
+
+    Examples
+    --------
+    Clients with little time take two steps, on ten rows each:
+
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> solver = fgmp.SGD(learning_rate=0.1, steps=2, batch_size=10)
+    >>> result = fgmp.simulate(fgmp.FedGradMP(3, solver=solver), federation, rounds=20, rng=0)
+    >>> result.support.tolist() == federation.truth.nonzero()[0].tolist()
+    True
     """
 
     learning_rate: float

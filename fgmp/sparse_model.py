@@ -47,6 +47,16 @@ class SparseModel:
         The coefficients at these positions.
     shape : tuple of int
         Shape of the dense coefficients: ``(n_atoms,)``, or ``(n_atoms, n_outputs)``.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> model = fgmp.SparseModel(np.array([1, 3]), np.array([5.0, -2.0]), shape=(4,))
+    >>> model.dense().tolist()
+    [0.0, 5.0, 0.0, -2.0]
+    >>> fgmp.SparseModel.of(model.dense()).support.tolist()
+    [1, 3]
     """
 
     support: IndexArray

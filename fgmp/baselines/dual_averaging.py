@@ -37,6 +37,19 @@ class FedDualAvg(L1Penalised):
     References
     ----------
     H. Yuan, M. Zaheer, S. Reddi, Federated composite optimization, ICML 2021.
+
+    Examples
+    --------
+    For f(x) = ||x - v||^2 / 2 the minimiser of f(x) + lambda ||x||_1 is S(v, lambda):
+
+    >>> import fgmp
+    >>> import numpy as np
+    >>> v = np.array([3.0, -0.5])
+    >>> federation = fgmp.Federation.from_arrays([np.sqrt(2) * np.eye(2)], [np.sqrt(2) * v])
+    >>> method = fgmp.FedDualAvg(learning_rate=0.5, l1_weight=1.0)
+    >>> x = fgmp.simulate(method, federation, rounds=50, rng=0).x
+    >>> np.allclose(x, [2.0, 0.0])
+    True
     """
 
     def start(self, info: ProblemInfo) -> Dual:  # type: ignore[override]
@@ -119,6 +132,17 @@ class FastFedDualAvg(L1Penalised):
     ----------
     Y. Bao et al., Fast composite optimization and statistical recovery in federated learning,
     ICML 2022.
+
+    Examples
+    --------
+    The model has the features of the truth, and few others:
+
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> method = fgmp.FastFedDualAvg(learning_rate=0.1, l1_weight=0.02, strong_convexity=0.1)
+    >>> result = fgmp.simulate(method, federation, rounds=50, rng=0)
+    >>> set(federation.truth.nonzero()[0]) <= set(result.support), len(result.support) < 20
+    (True, True)
     """
 
     strong_convexity: float = 0.0

@@ -168,6 +168,17 @@ class FedIterHT(FedHT):
     """Run federated iterative hard thresholding: H_tau at the server, and in every client's step.
 
     The client takes w <- H_tau(w - eta_c g). Parameters as in `FedHT`.
+
+    Examples
+    --------
+    Each client sends tau entries, with 4 bytes for the index and 8 for the value:
+
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> method = fgmp.FedIterHT(sparsity=3, learning_rate=0.1, local_iterations=10)
+    >>> result = fgmp.simulate(method, federation, rounds=1, rng=0)
+    >>> int(result.history["bytes_up"][1]) == 5 * 3 * (4 + 8)
+    True
     """
 
     def thresholded(self, w: Array) -> Array:
@@ -203,6 +214,19 @@ class FedMid(L1Penalised):
     References
     ----------
     H. Yuan, M. Zaheer, S. Reddi, Federated composite optimization, ICML 2021.
+
+    Examples
+    --------
+    A larger weight of the penalty leaves fewer features:
+
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> sizes = []
+    >>> for l1_weight in (0.0, 0.05, 10.0):
+    ...     method = fgmp.FedMid(learning_rate=0.1, l1_weight=l1_weight)
+    ...     sizes.append(len(fgmp.simulate(method, federation, rounds=50, rng=0).support))
+    >>> sizes[0], 0 < sizes[1] < 10, sizes[2]
+    (50, True, 0)
     """
 
     def thresholded(self, w: Array) -> Array:

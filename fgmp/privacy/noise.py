@@ -102,6 +102,17 @@ class GaussianNoise(Aggregator):
     Y.-X. Wang, B. Balle, S. Kasiviswanathan, Subsampled Renyi differential privacy and analytical
     moments accountant, AISTATS 2019. H. B. McMahan et al., Learning differentially private
     recurrent language models, ICLR 2018.
+
+    Examples
+    --------
+    Three rounds over 200 clients spend epsilon, and record no objective:
+
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(200, 20, n_features=8, sparsity=2, rng=0)
+    >>> noise = fgmp.GaussianNoise(epsilon=2.0, clip=1.0)
+    >>> result = fgmp.simulate(fgmp.FedAvg(learning_rate=0.1), federation, 3, aggregator=noise)
+    >>> bool(1.9 < result.history["epsilon"][-1] <= 2.0), "objective" in result.history
+    (True, False)
     """
 
     epsilon: float

@@ -99,6 +99,20 @@ class SupportSolver(Method):
     A subclass has `client_update`, and whatever else of `message`, `update_spec`, `server_update`
     and `exchanges` differs from the defaults: clients get the model and send coefficients of its
     support, whose mean becomes the model.
+
+    Examples
+    --------
+    Take one gradient step on the support that the clients have found together:
+
+    >>> import fgmp
+    >>> class StepOnSupport(fgmp.SupportSolver):
+    ...     def client_update(self, client, model, rng):
+    ...         return model.values - 0.2 * client.gradient(model)[model.support]
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> method = fgmp.SharedSupportGradMP(sparsity=3, solver=StepOnSupport())
+    >>> result = fgmp.simulate(method, federation, rounds=50, rng=0)
+    >>> result.support.tolist() == federation.truth.nonzero()[0].tolist()
+    True
     """
 
     dictionary: Atoms = field(default_factory=StandardBasis, repr=False)
@@ -246,6 +260,20 @@ class NewtonOnSupport(SupportSolver):
     The units of the features do not matter. A step leaves a fraction of the error: about the
     machine precision times the square of the condition number of the pooled columns, scaled to
     length one.
+
+    Examples
+    --------
+    A logistic loss takes several steps:
+
+    >>> import fgmp
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> As = rng.standard_normal((6, 100, 20))
+    >>> ys = 2 * As[:, :, 3] - 2 * As[:, :, 8] + rng.logistic(size=(6, 100)) > 0
+    >>> federation = fgmp.Federation.from_arrays(As, ys, loss="logistic")
+    >>> method = fgmp.SharedSupportGradMP(sparsity=2, solver=fgmp.NewtonOnSupport(steps=5))
+    >>> fgmp.simulate(method, federation, rounds=3, rng=0).support.tolist()
+    [3, 8]
     """
 
     steps: int = 1
@@ -522,6 +550,18 @@ class LocalSteps(SupportSolver):
     solver : Solver
         `SGD`, `GradientDescent` or another, which makes K restricted local steps from the model of
         the server.
+
+    Examples
+    --------
+    Every client takes five gradient steps on the shared support:
+
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> solver = fgmp.LocalSteps(fgmp.GradientDescent(steps=5))
+    >>> method = fgmp.SharedSupportGradMP(sparsity=3, solver=solver)
+    >>> result = fgmp.simulate(method, federation, rounds=20, rng=0)
+    >>> result.support.tolist() == federation.truth.nonzero()[0].tolist()
+    True
     """
 
     solver: Solver

@@ -149,6 +149,19 @@ class CountSketch:
     ----------
     M. Charikar, K. Chen, M. Farach-Colton, Finding frequent items in data streams, ICALP 2002
     (Theoretical Computer Science 312, 2004), Lemmas 1 to 4.
+
+    Examples
+    --------
+    Three rows of 60 numbers stand for a gradient of 400:
+
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(20, 10, 400, sparsity=2, heterogeneity=0, rng=0)
+    >>> method = fgmp.SharedSupportGradMP(sparsity=2, screening=fgmp.CountSketch(3, 60))
+    >>> result = fgmp.simulate(method, federation, rounds=8, rng=0)
+    >>> result.support.tolist() == federation.truth.nonzero()[0].tolist()
+    True
+    >>> bool(result.history["bytes_up"][1] < 20 * 400 * 8)
+    True
     """
 
     rows: int = 3
