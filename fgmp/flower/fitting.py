@@ -16,6 +16,7 @@ from .._support.validation import check_protocol, check_sequence
 from .._support.warnings import warn_user
 from ..callbacks import Run
 from ..classification_losses import LogisticLoss, SoftmaxLoss
+from ..estimators import covariance, unit_check
 from ..estimators.client_sums import ClientSums
 from ..estimators.disclosure import few_rows_in_sums
 from ..estimators.federated_table import ClientRows, client_view
@@ -30,6 +31,10 @@ from .client import PublicError, client_app
 from .transport import OverFlower
 
 ReadTable = Callable[[Any, Sequence[str]], tuple[Any, Any]]
+
+# A client makes objects of loaded modules alone (see `from_json`). Here these two are imported for
+# that, because some of the last questions of a fit ask for them.
+_ASKED_FOR = (covariance.GradientProducts, unit_check.UnitComparison)
 
 _MOST_NAMES = 10  # of missing columns, in a message
 

@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 
 import fgmp
-from fgmp.estimators.client_sums import Moments
+from fgmp.estimators.client_sums import ClientSums, Moments
 from fgmp.flower import fit_over, table_app
 from fgmp.serialization import to_json
 
@@ -162,13 +162,16 @@ def test_fit_with_a_process_for_each_message_has_the_bits_of_one_process():
 
 
 def test_process_of_a_client_knows_the_methods_of_a_fit():
-    """They are read from JSON by a process that has imported `fgmp.flower` alone."""
+    """It has imported `fgmp.flower` alone, and all kinds of sums that a fit asks for."""
     sums = Moments(3, "mean", masked=True)
+    modules = {kind.__module__ for kind in ClientSums.__subclasses__()}
+    assert len(modules) > 2
     code = (
-        "import fgmp.flower, fgmp.serialization as wire; "
-        f"print(wire.from_json({to_json(sums)[0]!r}))"
+        "import sys, fgmp.flower, fgmp.serialization as wire; "
+        f"print(wire.from_json({to_json(sums)[0]!r})); "
+        f"print(*({modules} - set(sys.modules)))"
     )
-    assert subprocess.check_output([sys.executable, "-c", code], text=True) == f"{sums}\n"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == f"{sums}\n\n"
 
 
 def test_sparse_table_has_the_bits_of_one_process():
