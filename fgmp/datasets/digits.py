@@ -113,6 +113,15 @@ def digits_by_writer(
         a file cannot be read.
     OSError
         If a file is missing or damaged; the message says how to get it.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> digits = fgmp.digits_by_writer(n_train=5, n_test=2, n_samples=40, rng=0)
+    >>> digits.train.n_clients, digits.test.n_clients, digits.image_shape
+    (5, 2, (8, 8))
+    >>> digits.train.clients[0].features.shape
+    (40, 64)
     """
     defaults = SIZES[check_option("dataset", dataset, tuple(SIZES))]
     n_train = check_integer("n_train", defaults.n_train if n_train is None else n_train)

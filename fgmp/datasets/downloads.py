@@ -103,6 +103,15 @@ def data_folder() -> Path:
     """Return the folder of the data.
 
     The environment variable FGMP_DATA names it. By default it is a cache of the user.
+
+    Examples
+    --------
+    >>> import os
+    >>> from unittest import mock
+    >>> from fgmp import datasets
+    >>> with mock.patch.dict(os.environ, FGMP_DATA="my_data"):
+    ...     print(datasets.data_folder().name, datasets.data_folder().is_absolute())
+    my_data True
     """
     folder = os.environ.get("FGMP_DATA") or _import_pooch().os_cache("fgmp")
     return Path(folder).expanduser().absolute()
@@ -131,6 +140,12 @@ def fetch(name: str, progress: bool = True) -> Path:
         If a file cannot be downloaded or unpacked; the message says what to do.
     ValueError
         If a file has another checksum than expected.
+
+    Examples
+    --------
+    >>> from fgmp import datasets
+    >>> folder = datasets.fetch("mnist-writers")  # doctest: +SKIP
+    >>> digits = datasets.digits_by_writer("mnist-writers", rng=0)  # doctest: +SKIP
     """
     files = DOWNLOADS[check_option("name", name, tuple(DOWNLOADS))]
     folder = data_folder()

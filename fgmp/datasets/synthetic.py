@@ -106,6 +106,15 @@ def make_sensing(
         x#, for example the pixels of a frame; the federation has it as ``truth``.
     n_clients, n_samples, heterogeneity, variance_decay, noise_variance, rng
         As in `make_sparse_regression`, with the defaults of the paper's video experiment.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fgmp
+    >>> fed = fgmp.datasets.make_sensing(np.eye(64)[7], n_clients=3, n_samples=20, rng=0)
+    >>> method = fgmp.FedGradMP(sparsity=1, dictionary=fgmp.Dictionary(np.eye(64)))
+    >>> fgmp.simulate(method, fed, rounds=5, rng=0).support.tolist()
+    [7]
     """
     truth = check_array("signal", signal, ndim=1)
     if not truth.size:
@@ -139,6 +148,15 @@ def make_conditioned_regression(
         At least `n_features`.
     n_features, sparsity, noise_variance, rng
         As in `make_sparse_regression`, and so is the federation that is returned.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fgmp
+    >>> fed = fgmp.datasets.make_conditioned_regression([1.0, 1.5], rng=0)
+    >>> A = fed.clients[1].features
+    >>> np.linalg.eigvalsh(A.T @ A / len(A))[[0, -1]].round(6).tolist()
+    [1.0, 1.5]
     """
     condition_numbers = check_array("conditions", conditions, ndim=1)
     if not condition_numbers.size or condition_numbers.min() < 1:

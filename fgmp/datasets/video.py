@@ -56,6 +56,13 @@ def photo_clip(n_frames: int = 120, height: int = 240, width: int = 320) -> Grey
     -------
     ndarray, shape (n_frames, height, width)
         Grey values in [0, 1].
+
+    Examples
+    --------
+    >>> from fgmp import datasets
+    >>> clip = datasets.photo_clip(n_frames=2, height=24, width=32)
+    >>> clip.shape, bool(clip.min() >= 0), bool(clip.max() <= 1)
+    ((2, 24, 32), True, True)
     """
     n_frames = check_integer("n_frames", n_frames)
     height = check_integer("height", height, at_least=16)
@@ -177,6 +184,12 @@ def load_video(
     -----
     AdviceWarning
         If the file tells of more time than it has frames for, because it may have been cut short.
+
+    Examples
+    --------
+    >>> from fgmp import datasets
+    >>> clip = datasets.load_video("my_clip.mp4", n_frames=120, height=240)  # doctest: +SKIP
+    >>> clip.shape, clip.min() >= 0, clip.max() <= 1  # doctest: +SKIP
     """
     check_kind("path", path, (str, os.PathLike), "the path of a video file")
     for name, value in (("n_frames", n_frames), ("height", height), ("width", width)):

@@ -30,6 +30,15 @@ class Bootstrap:
         The coefficients of the fit itself.
     names : tuple of str
         Names of the features.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fgmp
+    >>> X = np.random.default_rng(0).standard_normal((60, 3))
+    >>> model = fgmp.FedGradMPRegressor(1).fit(X, 2 * X[:, 1], groups=np.arange(60) % 4)
+    >>> model.bootstrap(20, over="groups")
+    Bootstrap(20 resamples, x1 1)
     """
 
     coef: Array

@@ -901,6 +901,16 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     covariance_ : Covariance
         The covariance of the coefficients, which `summary` shows. A private model, or one with
         ``polish=False``, has none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fgmp
+    >>> X = np.random.default_rng(0).standard_normal((200, 6))
+    >>> y = 3 * X[:, 1] - 2 * X[:, 4] + 7
+    >>> model = fgmp.FedGradMPRegressor(sparsity=2).fit(X, y, groups=np.arange(200) % 5)
+    >>> model.support_.tolist(), model.coef_[model.support_].round(6).tolist()
+    ([1, 4], [3.0, -2.0])
     """
 
     def predict(self, X: Any, groups: Any = None) -> Array:
@@ -988,6 +998,16 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
         In log-odds.
     classes_ : ndarray, shape (n_classes,)
         The labels, increasing.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> sites = [row % 3 for row in range(len(y))]
+    >>> model = fgmp.FedGradMPClassifier(sparsity=3).fit(X, y, groups=sites)
+    >>> len(model.support_), len(model.groups_), model.score(X, y) > 0.9
+    (3, 3, True)
     """
 
     C: float = 1.0

@@ -85,6 +85,17 @@ class FitReport:
         The model, who took part and who did not, and the protection.
     stages : tuple of Sent
         What was sent, in its order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fgmp
+    >>> X = np.random.default_rng(0).standard_normal((60, 3))
+    >>> report = fgmp.FedGradMPRegressor(1).fit(X, X[:, 1], groups=["A", "B"] * 30).report()
+    >>> report.facts[:2]
+    (('model', 'FedGradMPRegressor, 1 of 3 features'), ('groups', 'A, B'))
+    >>> print(report.stages[0].what)
+    means and mean squares of all columns and the outcome
     """
 
     facts: tuple[tuple[str, str], ...]

@@ -123,6 +123,15 @@ class SparsityPath:
         One entry per sparsity, as columns: ``sparsity``; ``score``, the mean held-out loss over the
         sites (lower is better); and its ``standard_error`` over the sites, or over the folds of a
         single one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fgmp
+    >>> X = np.random.default_rng(0).standard_normal((300, 5))
+    >>> y = X[:, 1] - X[:, 4] + 0.1 * np.random.default_rng(1).standard_normal(300)
+    >>> fgmp.FedGradMPRegressor("cv").fit(X, y, groups=np.arange(300) % 5).cv_
+    SparsityPath(chosen 2 of 6 sparsities from 0 to 5)
     """
 
     table: dict[str, Array]

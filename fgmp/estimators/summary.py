@@ -56,6 +56,16 @@ class Summary:
         What the errors and intervals hold, and what they leave out.
     level : float
         The coverage of the intervals.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fgmp
+    >>> X = np.random.default_rng(0).standard_normal((60, 3))
+    >>> y = 2 * X[:, 1] + 0.1 * np.random.default_rng(1).standard_normal(60)
+    >>> summary = fgmp.FedGradMPRegressor(1).fit(X, y, groups=np.arange(60) % 4).summary()
+    >>> summary.columns["feature"].tolist(), bool(summary.columns["lower"][1] > 1.5)
+    (['(intercept)', 'x1'], True)
     """
 
     columns: dict[str, Array]

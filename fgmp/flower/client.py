@@ -95,6 +95,16 @@ def client_app(
     ------
     ImportError
         If Flower is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fgmp.flower import client_app
+    >>> def load(context, settings):
+    ...     rng = np.random.default_rng(context.node_config["partition-id"])
+    ...     X = rng.standard_normal((40, 4))
+    ...     return X, 3 * X[:, 2]
+    >>> app = client_app(load)  # doctest: +SKIP
     """
     with needs("federation on Flower", FLOWER):
         from flwr.app import Message as FlowerMessage

@@ -40,6 +40,15 @@ def on_engine(serve: Callable[[Any], Any], app: Any, n_clients: int, processes: 
         The number of nodes, of which each has a ``partition-id``.
     processes : int, default 2
         The number of processes that share the nodes.
+
+    Examples
+    --------
+    With `load` of `client_app` and `main` of `OverFlower`, as their examples have them:
+
+    >>> from fgmp.flower import client_app, on_engine
+    >>> result = on_engine(main, client_app(load), n_clients=3)  # doctest: +SKIP
+    >>> result.support.tolist()  # doctest: +SKIP
+    [2]
     """
     n_clients = check_integer("n_clients", n_clients)
     processes = check_integer("processes", processes)

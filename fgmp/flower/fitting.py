@@ -52,6 +52,16 @@ def table_app(read: ReadTable, **options: Any) -> Any:
     **options
         `masked_only` and `mods` of `client_app`. Each node has a ``partition-id``, its index: 0,
         1, ...
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fgmp.flower import table_app
+    >>> def read(context, columns):
+    ...     rng = np.random.default_rng(context.node_config["partition-id"])
+    ...     table = {name: rng.standard_normal(40) for name in ("age", "dose", "weight")}
+    ...     return np.column_stack([table[name] for name in columns]), 3 * table["dose"]
+    >>> app = table_app(read)  # doctest: +SKIP
     """
 
     def load(context: Any, settings: Mapping[str, Any]) -> tuple[Any, Array]:
@@ -175,6 +185,18 @@ def fit_over(
         If the estimator, the features and the classes do not fit together.
     TimeoutError
         If too few clients come.
+
+    Examples
+    --------
+    The sites have the tables of the example of `table_app`:
+
+    >>> import fgmp
+    >>> from fgmp.flower import fit_over, on_engine
+    >>> def main(grid):
+    ...     return fit_over(fgmp.FedGradMPRegressor(1), grid, 3, ["age", "dose", "weight"])
+    >>> model = on_engine(main, app, n_clients=3)  # doctest: +SKIP
+    >>> model.feature_names_in_[model.support_].tolist()  # doctest: +SKIP
+    ['dose']
     """
     check_protocol(
         "estimator", estimator, ("fit_sites",), "a FedGradMPClassifier or FedGradMPRegressor"
@@ -233,6 +255,16 @@ def bootstrap_over(
     ValueError
         If the model has ``secure=True``: as many sums with different weights as there are clients
         can be solved for each of them, so that masks would hide nothing. Or if it is private.
+
+    Examples
+    --------
+    With `model` and `app` of the examples of `fit_over` and `table_app`:
+
+    >>> from fgmp.flower import bootstrap_over, on_engine
+    >>> def main(grid):
+    ...     return bootstrap_over(model, grid, n_clients=3, n_resamples=10)
+    >>> on_engine(main, app, n_clients=3)  # doctest: +SKIP
+    Bootstrap(10 resamples, dose 1)
     """
     check_protocol(
         "model", model, ("bootstrap_sites",), "a fitted FedGradMPClassifier or FedGradMPRegressor"

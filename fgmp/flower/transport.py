@@ -94,6 +94,16 @@ class OverFlower:
         If too few clients come or say who they are.
     ValueError
         If an argument is not of the kind that is described here.
+
+    Examples
+    --------
+    The main function of a server, which `on_engine` or a ServerApp calls:
+
+    >>> import fgmp
+    >>> from fgmp.flower import OverFlower
+    >>> def main(grid):
+    ...     transport = OverFlower(grid, fgmp.SquaredLoss(), n_clients=3)
+    ...     return fgmp.simulate(fgmp.FedGradMP(sparsity=1), transport, rounds=5)
     """
 
     truth: Array | None = None

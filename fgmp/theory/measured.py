@@ -32,7 +32,15 @@ _BATCH = 20_000  # supports whose blocks are in memory at once
 
 
 class RestrictedConstants(NamedTuple):
-    """The two constants of restricted convexity, rho^- and rho^+, or bounds of them."""
+    """The two constants of restricted convexity, rho^- and rho^+, or bounds of them.
+
+    Examples
+    --------
+    >>> from fgmp import theory
+    >>> constants = theory.RestrictedConstants(lower=0.5, upper=2.0)
+    >>> constants.condition
+    4.0
+    """
 
     lower: float
     upper: float
@@ -99,6 +107,15 @@ def inner_restricted_constants(
     one column, as long as a round of exchanges is at most 20,000 supports.
 
     Other parameters as in `restricted_constants`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fgmp import theory
+    >>> B = np.random.default_rng(0).standard_normal((40, 12))
+    >>> inner, exact = theory.inner_restricted_constants(B, 3), theory.restricted_constants(B, 3)
+    >>> inner.lower > exact.lower - 1e-12, inner.upper < exact.upper + 1e-12
+    (True, True)
     """
     pencil = _pencil(B, weights, dictionary)
     sparsity = _check_sparsity(sparsity, pencil)
@@ -134,6 +151,15 @@ def outer_restricted_constants(B: ArrayLike, sparsity: int) -> RestrictedConstan
     diagonal in each row, and the spectrum of the whole matrix.
 
     Parameters as in `restricted_constants`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fgmp import theory
+    >>> B = np.random.default_rng(0).standard_normal((40, 12))
+    >>> outer, exact = theory.outer_restricted_constants(B, 3), theory.restricted_constants(B, 3)
+    >>> outer.lower < exact.lower + 1e-12, outer.upper > exact.upper - 1e-12
+    (True, True)
     """
     pencil = _pencil(B)
     sparsity = _check_sparsity(sparsity, pencil)
@@ -149,7 +175,15 @@ def outer_restricted_constants(B: ArrayLike, sparsity: int) -> RestrictedConstan
 
 
 def stable_rank(B: ArrayLike) -> float:
-    """Return sr(B) = ||B||_F^2 / ||B||^2, between 1 and the rank (Section IV-D, line 1076)."""
+    """Return sr(B) = ||B||_F^2 / ||B||^2, between 1 and the rank (Section IV-D, line 1076).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fgmp import theory
+    >>> round(theory.stable_rank(np.diag([2.0, 2.0, 1.0])), 6)
+    2.25
+    """
     B = check_array("B", B, ndim=2)
     if not B.any():
         raise ValueError("B is zero; expected a matrix with a nonzero entry")
@@ -163,6 +197,15 @@ def sparse_minimiser(federation: Federation, sparsity: int) -> Array:
 
     It is exact, for the squared loss and stored features, by enumeration of at most 200,000
     supports. If several are equally good, to rounding, it is the first in lexical order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fgmp
+    >>> clients = [np.eye(3)], [[1.0, -3.0, 2.0]]
+    >>> fed = fgmp.Federation.from_arrays(*clients, loss="squared")
+    >>> fgmp.theory.sparse_minimiser(fed, 2).round(6).tolist()
+    [0.0, -3.0, 2.0]
     """
     _check_least_squares(federation)
     n = federation.n_features
@@ -200,6 +243,14 @@ class Approximation(NamedTuple):
     eta : float
         error / best_error, at least 1: the eta of the paper's approximate projection. It is 1 if
         the error is rounding.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> dictionary = fgmp.Dictionary([[1.0, 0.0], [0.0, 1.0]])
+    >>> found = fgmp.theory.approx_tau(dictionary, [3.0, 4.0], sparsity=1)
+    >>> found.support.tolist(), round(found.error, 6), round(found.best_error, 6)
+    ([1], 3.0, 3.0)
     """
 
     support: IndexArray
@@ -295,6 +346,16 @@ def measure_constants(
     n_minibatches : int, default 20
         Minibatches over which the means of rho^+(i, j) and of L(i, j)^2 are taken. These are all
         minibatches of a client that has no more, otherwise random ones, which are always the same.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> fed = fgmp.make_sparse_regression(2, 30, n_features=6, sparsity=1, rng=0)
+    >>> constants = fgmp.theory.measure_constants(fed, fed.truth, sparsity=1)
+    >>> constants.lower.shape, bool((constants.lower < constants.upper).all())
+    ((2,), True)
+    >>> bool((constants.gradient < 1e-12).all())  # there is no noise
+    True
     """
     _check_least_squares(federation)
     n = federation.n_features
@@ -413,6 +474,15 @@ def minibatch_variance(client: Client, x: ArrayLike, batch_size: int | None) -> 
         Of the client's model shape.
     batch_size : int or None
         b; None is all rows, which gives zero.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> fed = fgmp.make_sparse_regression(1, 30, 6, sparsity=1, noise_variance=0.1, rng=0)
+    >>> client, x = fed.clients[0], fed.truth
+    >>> variances = [fgmp.theory.minibatch_variance(client, x, size) for size in (5, 10, None)]
+    >>> variances[0] > variances[1] > variances[2], variances[2] < 1e-12
+    (True, True)
     """
     check_kind("client", client, Client, "a Client, such as one of federation.clients")
     x = check_shape("x", x, client.model_shape)
@@ -442,6 +512,15 @@ def heterogeneity(federation: Federation, x_star: ArrayLike) -> float:
     """Return zeta* = (sum p_i ||grad f_i(x*)||^2)^(1/2) of Assumption 3 (line 313).
 
     It is zero if x* minimises the objective of every client.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> fed = fgmp.make_sparse_regression(3, 30, n_features=6, sparsity=1, rng=0)
+    >>> fgmp.theory.heterogeneity(fed, fed.truth) < 1e-12  # there is no noise
+    True
+    >>> fgmp.theory.heterogeneity(fed, 0 * fed.truth) > 0.01
+    True
     """
     check_federation("federation", federation)
     x_star = check_shape("x_star", x_star, federation.model_shape)
@@ -450,7 +529,15 @@ def heterogeneity(federation: Federation, x_star: ArrayLike) -> float:
 
 
 class GaussianWidth(NamedTuple):
-    """An estimate of a Gaussian width, and the standard error of the estimate."""
+    """An estimate of a Gaussian width, and the standard error of the estimate.
+
+    Examples
+    --------
+    >>> from fgmp import theory
+    >>> estimate = theory.gaussian_width(100, sparsity=5)
+    >>> estimate.standard_error < 0.01 * estimate.width
+    True
+    """
 
     width: float
     standard_error: float
@@ -461,6 +548,14 @@ def gaussian_width(n_features: int, sparsity: int) -> GaussianWidth:
 
     w(T) = E sup_{x in T} <g, x> = E (sum of the tau largest g_i^2)^(1/2), the width of Section IV-D
     (line 1064). The draws are always the same.
+
+    Examples
+    --------
+    >>> from fgmp import theory
+    >>> round(theory.gaussian_width(100, sparsity=100).width)  # nearly the root of 100
+    10
+    >>> theory.gaussian_width(100, sparsity=5).width < 10
+    True
     """
     n_draws = 2000
     n_features = check_integer("n_features", n_features)

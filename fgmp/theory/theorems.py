@@ -59,6 +59,13 @@ class ClientConstants:
         sigma_i^2, the variance of the minibatch gradients (Assumption 4).
     weights : ndarray, shape (N,)
         p_i, with sum one.
+
+    Examples
+    --------
+    >>> from fgmp import theory
+    >>> constants = theory.ClientConstants.of(lower=1.0, upper=[1.0, 1.02, 1.1], gradient=1e-4)
+    >>> constants.lower.tolist(), constants.weights.round(3).tolist()
+    ([1.0, 1.0, 1.0], [0.333, 0.333, 0.333])
     """
 
     lower: Array
@@ -140,6 +147,15 @@ class TheoremParameters:
         and prunes its local solution (eta_2), and the server prunes the average (eta_3). eta is
         the factor in ||w - P_Gamma w|| <= eta ||w - H_tau(w)||, where H_tau(w) is the best
         approximation of that sparsity. At least 1; 1 is exact, as in the standard basis.
+
+    Examples
+    --------
+    >>> from fgmp import theory
+    >>> constants = theory.ClientConstants.of(lower=1.0, upper=1.02, gradient=1e-4)
+    >>> for theta in (20.0, 2.0):  # a small theta costs the guarantee
+    ...     print(theory.theorem1(constants, 3, theory.TheoremParameters(theta=theta)).guarantees)
+    True
+    False
     """
 
     theta: float = np.inf
@@ -173,6 +189,12 @@ def beta_1(lower: ArrayLike, upper: ArrayLike) -> Array:
 
     It is infinite if rho^+ >= 2 rho^-: then the lemma is void, a condition that the paper does not
     print (ERRATA.md, entry 2). `lower` and `upper` are rho^- and rho^+ at sparsity 4 tau.
+
+    Examples
+    --------
+    >>> from fgmp import theory
+    >>> theory.beta_1(lower=1.0, upper=[1.0, 1.5, 2.0]).tolist()
+    [1.0, 3.0, inf]
     """
     rho_minus = _floats("lower", lower)
     rho_plus = _floats("upper", upper)
@@ -203,6 +225,12 @@ def beta_2(
         As in `TheoremParameters`; `theta` may be an array.
     upper_squared : array_like, optional
         E L^2, as in `ClientConstants`. Needed if eta_1 > 1.
+
+    Examples
+    --------
+    >>> from fgmp import theory
+    >>> float(theory.beta_2(lower=1.0, upper=1.5)), float(theory.beta_2(1.0, 1.5, theta=2.0))
+    (1.0, 1.5)
     """
     s = _slack(eta_1)
     rho_minus = _floats("lower", lower)
@@ -233,6 +261,14 @@ def beta_2_unbounded_variance(
     It is at least 4 sqrt(6) for all data and all theta. Therefore the last theorem of the appendix
     (line 1695, `thm:main_theorem3`), which needs kappa < 1 with it, promises nothing (ERRATA.md,
     entries 21 to 23). Parameters as in `beta_2`.
+
+    Examples
+    --------
+    >>> from fgmp import theory
+    >>> float(theory.beta_2_unbounded_variance(1.0, 1.5, upper_squared=2.25, theta=1.0))
+    30.0
+    >>> float(theory.beta_2(1.0, 1.5, theta=1.0))  # where the variance is bounded
+    3.0
     """
     bounded = beta_2(lower, upper, theta=theta, eta_1=eta_1, upper_squared=upper_squared)
     rho_minus = _floats("lower", lower)
@@ -255,6 +291,16 @@ class ConvergenceBound:
         one local iteration, and nu(i) = (1 + eta_2)^2 (beta_1(i) xi_2(i) + xi_1(i)) is added to it.
     kappa, residual : float
         The rate per round, and the limit of the bound, which is infinite if kappa >= 1.
+
+    Examples
+    --------
+    >>> from fgmp import theory
+    >>> constants = theory.ClientConstants.of(lower=1.0, upper=1.02, gradient=1e-4)
+    >>> bound = theory.theorem1(constants, local_iterations=3)
+    >>> bound.guarantees, bound.kappa < 0.1
+    (True, True)
+    >>> bool(bound.after(0, 1.0) > bound.after(1, 1.0) > bound.after(2, 1.0) > bound.residual)
+    True
     """
 
     beta_1: Array
@@ -365,6 +411,15 @@ def theorem_inexact(
     nu + delta^2 (ERRATA.md, entry 11).
 
     Parameters as in `theorem1`, and `accuracy` = delta, at least 0.
+
+    Examples
+    --------
+    >>> from fgmp import theory
+    >>> constants = theory.ClientConstants.of(lower=1.0, upper=1.02, gradient=1e-4)
+    >>> exact = theory.theorem1(constants, local_iterations=1)
+    >>> inexact = theory.theorem_inexact(constants, local_iterations=1, accuracy=0.01)
+    >>> round(inexact.kappa / exact.kappa, 6), inexact.residual > exact.residual
+    (2.0, True)
     """
     delta = check_number("accuracy", accuracy, at_least=0)
     exact = theorem1(constants, local_iterations, parameters)
@@ -392,6 +447,14 @@ def theorem_partial_participation(
     bounds its variance part by N/L times as much (ERRATA.md, entry 12).
 
     Parameters as in `theorem1`, and `cohort_size` = L, from 1 to the number of clients.
+
+    Examples
+    --------
+    >>> from fgmp import theory
+    >>> constants = theory.ClientConstants.of(lower=1.0, upper=[1.0, 1.02], gradient=1e-4)
+    >>> one = theory.theorem_partial_participation(constants, local_iterations=1, cohort_size=1)
+    >>> round(one.kappa / theory.theorem1(constants, local_iterations=1).kappa, 6)
+    2.0
     """
     bound = theorem1(constants, local_iterations, parameters)
     n_clients = len(bound.mu)
@@ -429,6 +492,15 @@ def objective_bound(
     smoothness : float
         rho, the sum of p_i times the mean restricted smoothness of client i, at sparsity 2 tau,
         because x_t - x* has up to 2 tau nonzeros. The paper prints tau (ERRATA.md, entry 9).
+
+    Examples
+    --------
+    >>> from fgmp import theory
+    >>> constants = theory.ClientConstants.of(lower=1.0, upper=1.02, gradient=0.0)
+    >>> bound = theory.theorem1(constants, local_iterations=3)
+    >>> about = dict(objective=0.5, gradient=0.0, smoothness=2.0)
+    >>> theory.objective_bound(bound, [0, 100], initial=1.0, **about).round(6).tolist()
+    [2.5, 0.5]
     """
     check_kind("bound", bound, ConvergenceBound, "a ConvergenceBound, as theorem1 returns it")
     f = check_number("objective", objective)
