@@ -35,8 +35,8 @@ ReadTable = Callable[[Any, Sequence[str]], tuple[Any, Any]]
 
 _MOST_NAMES = 10  # of missing columns, in a message
 
-# What a fit asks of a client beside the rounds of a method. A client makes a method of its name, and
-# for that its module has to be loaded there (see `fgmp.serialization`): here it is.
+# What a fit asks of a client beside the rounds of a method. A client makes a method of its name,
+# and for that its module has to be loaded there (see `fgmp.serialization`): here it is.
 SUMS_OF_FITS = (Moments, HeldOutLosses, MeanResiduals, GradientProducts, UnitComparison)
 
 
