@@ -114,9 +114,11 @@ class Client:
         f_i.)
         """
         if rows is None:
-            A, y = self.features, self.targets
+            A = self.features
+            y = self.targets
         else:
-            A, y = self.features.take(rows, axis=0), self.targets[rows]
+            A = self.features.take(rows, axis=0)
+            y = self.targets[rows]
         derivative = self.loss.derivative(predict(A, x), y) * self.loss.row_weight(len(y))
         # Transposed twice, so that each output has a contiguous column.
         gradient: Array = (derivative.T @ A).T

@@ -313,7 +313,8 @@ class Federation:
 
     def client(self, index: int) -> Client:
         """Return the client at an index, a view of its rows."""
-        begin, end = self.offsets[index], self.offsets[index + 1]
+        begin = self.offsets[index]
+        end = self.offsets[index + 1]
         if isinstance(self.features, tuple):
             features = self.features[index]
         else:

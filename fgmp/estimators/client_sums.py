@@ -23,7 +23,8 @@ from .weighted_loss import split_weights
 # Larger numbers are sent under masks as several: `SecureSum` has a resolution of 2^-40 and a range
 # of 2^22, so that a digit below 2^20 in magnitude is exact and sums of digits are within the range.
 _BASE = 2.0**20
-_MEAN_DIGITS, _SQUARE_DIGITS = 2, 3
+_MEAN_DIGITS = 2
+_SQUARE_DIGITS = 3
 
 State = tuple[Any, ...]
 

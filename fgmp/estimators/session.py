@@ -30,7 +30,8 @@ TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "rejected")
 NEWTON_STEPS = 4
 # While features are selected the ridge is larger, and never zero for a loss of labels: merged
 # supports separate the classes more often than the features that are left in the end.
-_SELECTION_RIDGE_FACTOR, _LEAST_SELECTION_RIDGE = 4, 1e-4
+_SELECTION_RIDGE_FACTOR = 4
+_LEAST_SELECTION_RIDGE = 1e-4
 
 Report = Callable[[str, Run, float], object]
 

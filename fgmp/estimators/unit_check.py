@@ -108,7 +108,8 @@ class UnitComparison(ClientSums):
 
     def add_spreads(self, state: State, mean: Array) -> State:
         """Append the geometric means of the spreads, 0 for columns that vary nowhere."""
-        logs, shares = mean[:2], mean[2]
+        logs = mean[:2]
+        shares = mean[2]
         varies = shares > 0
         return (*state, np.where(varies, 2.0 ** (logs / np.where(varies, shares, 1)), 0))
 
