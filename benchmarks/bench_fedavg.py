@@ -180,7 +180,7 @@ def client_work(scale: Scale) -> Finding:
         bound = limit and (AT_LEAST, limit)
         what = f"FedAvg softmax, client work of a round: {name} over fgmp"
         if name not in seconds:
-            rows.append(Row(3, what, [], bound, note=trouble[name]))
+            rows.append(Row(what, [], bound, note=trouble[name]))
             continue
         # Flower's rounds do not take turns with ours, so its ratios are taken against our median.
         own = seconds["fgmp"] if name in runs else np.median(seconds["fgmp"])
@@ -189,7 +189,7 @@ def client_work(scale: Scale) -> Finding:
             note += f"; {versions[name]}"
         if name == "Flower":
             note += "; its round includes its own messages and its polling"
-        rows.append(Row(3, what, (seconds[name] / own).tolist(), bound, note=note))
+        rows.append(Row(what, (seconds[name] / own).tolist(), bound, note=note))
     return Finding([*rows, small_images(scale)])
 
 
@@ -202,6 +202,4 @@ def small_images(scale: Scale) -> Row:
     )
     note = f"{1e3 * np.median(seconds['fgmp']):.3g} ms; random images"
     ratios = (seconds["textbook"] / seconds["fgmp"]).tolist()
-    return Row(
-        3, "FedAvg softmax on 64 pixels: textbook over fgmp", ratios, (AT_LEAST, 5), note=note
-    )
+    return Row("FedAvg softmax on 64 pixels: textbook over fgmp", ratios, (AT_LEAST, 5), note=note)

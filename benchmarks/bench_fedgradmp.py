@@ -76,7 +76,7 @@ def iteration(scale: Scale) -> Finding:
         note = f"{micro['fgmp']:.0f} us, textbook {micro['textbook']:.0f} us; "
         note += f"reading takes {micro['bytes']:.0f} us, its products {1e6 * products:.0f} us at the best speed"
         what = f"FedGradMP, local iteration over its floor of bytes, n={n:,}"
-        rows.append(Row(1, what, (seconds["fgmp"] / lowest).tolist(), (AT_MOST, limit), note=note))
+        rows.append(Row(what, (seconds["fgmp"] / lowest).tolist(), (AT_MOST, limit), note=note))
     return Finding(rows)
 
 
@@ -109,7 +109,6 @@ def whole_runs(scale: Scale) -> Finding:
         ratios = (seconds["textbook"] / seconds["fgmp"]).tolist()
         rows.append(
             Row(
-                1,
                 f"textbook over simulate, whole runs, n={n:,}",
                 ratios,
                 (AT_LEAST, bound),
@@ -118,12 +117,11 @@ def whole_runs(scale: Scale) -> Finding:
         )
         alone = (seconds["one"] / seconds["fgmp"]).tolist()
         what = f"simulate, one thread over {threads}, n={n:,}"
-        rows.append(Row(1, what, alone, (AT_LEAST, 1.6) if n == 1000 and threads == 2 else None))
+        rows.append(Row(what, alone, (AT_LEAST, 1.6) if n == 1000 and threads == 2 else None))
         share = (1 - seconds["unrecorded"] / seconds["fgmp"]).tolist()
         rows.append(
             Row(
-                1,
-                f"books as a share of a recorded round, n={n:,}",
+                f"recording as a share of a round, n={n:,}",
                 share,
                 (AT_MOST, 0.2 if n == 60 else 0.1),
             )
@@ -159,7 +157,7 @@ def flat(scale: Scale) -> Finding:
         f"the floor itself grows {np.median(growth['floor']):.2f} x, as the data leave the caches"
     )
     what = f"FedGradMP, local iteration at N={last} over N={first}"
-    return Finding([Row(1, what, growth["fgmp"].tolist(), (AT_MOST, 1.1), note=note)])
+    return Finding([Row(what, growth["fgmp"].tolist(), (AT_MOST, 1.1), note=note)])
 
 
 def several(run: Callable[[], None], times: int) -> None:
@@ -181,4 +179,4 @@ def precision(scale: Scale) -> Finding:
     }
     seconds = interleaved(runs, scale.pick(3, 25, 80))
     ratios = (seconds["float64"] / seconds["float32"]).tolist()
-    return Finding([Row(7, f"FedGradMP, float64 over float32, n={n:,}", ratios, (AT_LEAST, 1.5))])
+    return Finding([Row(f"FedGradMP, float64 over float32, n={n:,}", ratios, (AT_LEAST, 1.5))])

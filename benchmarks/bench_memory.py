@@ -30,5 +30,5 @@ def beyond_data(scale: Scale) -> Finding:
     peak = memory(lambda: fgmp.simulate(method, fed, 3, rng=0, history=fgmp.History(every=3)))
     note = f"N={count}, data of {data:.0f} MB"
     return Finding(
-        [Row(8, "FedGradMP, peak memory of a run, n=10,000", [peak], (AT_MOST, 64), "MB", note)]
+        [Row("FedGradMP, peak memory of a run, n=10,000", [peak], (AT_MOST, 64), "MB", note)]
     )

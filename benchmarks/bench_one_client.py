@@ -150,7 +150,7 @@ def recovery(scale: Scale) -> Finding:
             )
         result = mine()
         if not task.solved_by(result.coefficients):
-            rows.append(Row(2, size, [], (AT_LEAST, 4), note="fgmp did not find the exact support"))
+            rows.append(Row(size, [], (AT_LEAST, 4), note="fgmp did not find the exact support"))
             continue
         fastest = min(found, key=lambda name: np.median(seconds[name]))
         milli = {name: 1e3 * float(np.median(values)) for name, values in seconds.items()}
@@ -160,7 +160,6 @@ def recovery(scale: Scale) -> Finding:
         faster = (seconds[fastest] / seconds["fgmp"]).tolist()
         rows.append(
             Row(
-                2,
                 f"fastest exact peer over FedGradMP, {size}",
                 faster,
                 (AT_LEAST, 3 if p < 5000 else 4),
@@ -172,5 +171,5 @@ def recovery(scale: Scale) -> Finding:
             (AT_MOST, 1.6) if p > 2000 else None,
             f"it took {len(result.history['round']) - 1} iterations",
         )
-        rows.append(Row(2, f"FedGradMP over three passes over A, {size}", ratios, bound, note=note))
+        rows.append(Row(f"FedGradMP over three passes over A, {size}", ratios, bound, note=note))
     return Finding(rows)

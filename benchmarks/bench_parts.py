@@ -1,4 +1,4 @@
-"""Where a round's time goes: draws, client work, mean and loop, books; beside an earlier commit, in before.json."""
+"""Where a round's time goes: draws, client work, mean and loop, recording; beside an earlier commit, in before.json."""
 
 import json
 import time
@@ -18,7 +18,7 @@ PARTS = {
     "draws": "#0072B2",
     "client work": "#D55E00",
     "mean and loop": "#009E73",
-    "books": "#999999",
+    "recording": "#999999",
 }
 WHAT = "a round of 50 clients, n=200, one thread: "
 
@@ -60,8 +60,8 @@ def parts(scale: Scale) -> Finding:
     }
     split = {"draws": micro["draws"], "client work": micro["answers"] - micro["draws"]}
     split |= {"mean and loop": micro["unrecorded"] - micro["answers"]}
-    split |= {"books": micro["recorded"] - micro["unrecorded"]}
-    return Finding([Row(1, WHAT + name, split[name].tolist(), None, "us") for name in PARTS])
+    split |= {"recording": micro["recorded"] - micro["unrecorded"]}
+    return Finding([Row(WHAT + name, split[name].tolist(), None, "us") for name in PARTS])
 
 
 def draw(rows: list[Row], path: Path) -> None:

@@ -92,9 +92,8 @@ def _rows(
 
     alone = interleaved({"textbook": textbook, "fgmp": on(1)}, repetitions, time.process_time)
     return [
-        Row(4, what, ratios, bound, note=note),
+        Row(what, ratios, bound, note=note),
         Row(
-            4,
             f"{what}, processor time of one thread",
             (alone["textbook"] / alone["fgmp"]).tolist(),
             note=f"{1e3 * np.median(alone['fgmp']):.3g} ms",
@@ -119,12 +118,11 @@ def experiment(scale: Scale) -> Finding:
     note = f"{processes} processes; {data}; accuracy on unseen writers: {accuracies}"
     if rounds < 1000:
         return Finding(
-            [Row(4, f"digits experiment, {rounds} rounds only", [seconds], None, "s", note)]
+            [Row(f"digits experiment, {rounds} rounds only", [seconds], None, "s", note)]
         )
     return Finding(
         [
             Row(
-                4,
                 "digits experiment, five methods, 1000 rounds",
                 [seconds],
                 (AT_MOST, 120),

@@ -31,8 +31,6 @@ class Row:
 
     Parameters
     ----------
-    target : int
-        The target, 1 to 11; 0 where the benchmark broke before it could say.
     what : str
         What was measured.
     values : list of float
@@ -43,14 +41,16 @@ class Row:
         Follows the number: "x" is a ratio.
     note : str
         What the reader should know.
+    benchmark : str
+        The name of the benchmark that measured it.
     """
 
-    target: int
     what: str
     values: list[float]
     bound: tuple[str, float] | None = None
     unit: str = "x"
     note: str = ""
+    benchmark: str = ""
 
     @property
     def median(self) -> float:
@@ -169,7 +169,7 @@ def run_all(
             return False
         except Exception as error:  # one benchmark that breaks must not cost the others
             failed = f"{type(error).__name__}: {error}"
-            finding = Finding([Row(0, name, [], note=f"failed with {failed}")])
+            finding = Finding([Row(name, [], note=f"failed with {failed}")])
         seconds = time.monotonic() - began
         records.keep(
             name, finding, {"scale": scale.name, "seconds": round(seconds, 1), "failed": failed}
@@ -186,10 +186,10 @@ def number(value: float) -> str:
 def table(rows: Iterable[Row]) -> str:
     """The Markdown table."""
     lines = [
-        "| target | what | bound | measured: median (quartiles) | verdict |",
+        "| benchmark | what | bound | measured: median (quartiles) | verdict |",
         "|---|---|---|---|---|",
     ]
-    for row in sorted(rows, key=lambda row: row.target):
+    for row in rows:
         bound = f"{row.bound[0]} {row.bound[1]:g} {row.unit}".strip() if row.bound else ""
         measured = row.note
         if row.values:
@@ -200,7 +200,7 @@ def table(rows: Iterable[Row]) -> str:
                 + spread
                 + (f"; {row.note}" if row.note else "")
             )
-        cells = (str(row.target), row.what, bound, measured, row.verdict)
+        cells = (row.benchmark, row.what, bound, measured, row.verdict)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines)
 

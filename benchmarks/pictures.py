@@ -25,7 +25,7 @@ def draw(rows: list[Row], path: Path) -> None:
         xscale="log",
         xlabel="measured as a part of what the bound allows",
     )
-    ax.set_yticklabels([f"{row.target}: {row.what}" for row in reversed(judged)], fontsize=7)
+    ax.set_yticklabels([row.what for row in reversed(judged)], fontsize=7)
     ax.axvline(1, color="0.35", linestyle=(0, (5, 3)), linewidth=1.2)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110, metadata={"Software": None})

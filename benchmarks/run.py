@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,6 @@ BENCHMARKS = {
     "precision": bench_fedgradmp.precision,
     "memory": bench_memory.beyond_data,
 }
-TARGETS = dict(zip(BENCHMARKS, (1, 1, 1, 1, 2, 3, 4, 4, 4, 7, 8), strict=True))
 
 
 def about() -> dict[str, Any]:
@@ -84,10 +84,7 @@ def collected(records: Records) -> tuple[list[Row], list[str]]:
             missing.append(name)
             continue
         finding: Finding = record[0]
-        rows += [
-            row if row.target else Row(**vars(row) | {"target": TARGETS[name]})
-            for row in finding.rows
-        ]
+        rows += [replace(row, benchmark=name) for row in finding.rows]
     return rows, missing
 
 

@@ -240,7 +240,7 @@ class History:
             return streams.sample(Streams.OBJECTIVE, 0, n_clients, size)
 
         named = check_sequence(
-            "objective_on", self.objective_on, "clients by their place, or how many of them"
+            "objective_on", self.objective_on, "clients by their index, or how many of them"
         )
         indices = np.unique(
             [check_integer("objective_on", i, at_least=0, at_most=n_clients - 1) for i in named]

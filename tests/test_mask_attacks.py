@@ -41,9 +41,10 @@ class Cohort:
     def begin(self, n_sums=4):
         advertised = [client.advertise_keys() for client in self.clients]
         self.keys = [text for texts in advertised for text in texts]
-        self.places = list(range(N))
+        self.positions = list(range(N))
         self.texts = [
-            client.share_keys(self.places, self.keys, THRESHOLD, n_sums) for client in self.clients
+            client.share_keys(self.positions, self.keys, THRESHOLD, n_sums)
+            for client in self.clients
         ]
 
     def upload(self, number, asked=range(N)):
@@ -51,7 +52,7 @@ class Cohort:
         uploads = {}
         for i in asked:
             received = [texts[i][:-SEED] for texts in self.texts]
-            first = (self.places, received) if number == 0 else ([], [])
+            first = (self.positions, received) if number == 0 else ([], [])
             uploads[i] = self.clients[i].masked_input(number, *first)[0]
         return uploads
 
@@ -66,8 +67,8 @@ class Cohort:
         others = [i for i in range(N) if i != VICTIM]
         wrapped = b"".join(self.texts[VICTIM][i][-SEED:] for i in others)
         keys = secagg_client.under_wrapping_secret(wrapped, wrapping_secret)
-        for place, other in enumerate(others):
-            self.opened_keys[other] = keys[place * SEED : (place + 1) * SEED]
+        for index, other in enumerate(others):
+            self.opened_keys[other] = keys[index * SEED : (index + 1) * SEED]
 
     def without_known_masks(self, upload, self_mask_seed, number):
         """Return the victim's upload less its self-mask and every mask that was ever opened."""
@@ -113,7 +114,7 @@ def test_the_secret_of_a_lost_client_opens_nothing_of_another_session(kind):
 
     cohort.begin()
     uploads = cohort.upload(0)
-    seeds = cohort.unmask(0, cohort.places, cohort.places[:THRESHOLD])
+    seeds = cohort.unmask(0, cohort.positions, cohort.positions[:THRESHOLD])
     found = cohort.without_known_masks(uploads[VICTIM], seeds[VICTIM], 0)
     assert (found == SECRET_VECTOR).all() == (kind is SameMasks)
 
@@ -138,7 +139,7 @@ def test_the_secret_of_a_lost_client_opens_nothing_of_another_sum_of_its_session
     else:
         cohort.clients[VICTIM].kept["is_open"] = True
         uploads = cohort.upload(1)
-        seeds = cohort.unmask(1, cohort.places, cohort.places[:THRESHOLD])
+        seeds = cohort.unmask(1, cohort.positions, cohort.positions[:THRESHOLD])
         found = cohort.without_known_masks(uploads[VICTIM], seeds[VICTIM], 1)
         assert (found == SECRET_VECTOR).all()
 
@@ -151,14 +152,14 @@ def test_a_server_that_asks_for_the_same_sum_twice_gets_one_upload_and_one_openi
     for number in (0, 1):  # the first one again; the next one before this one is opened
         with pytest.raises(ValueError, match="expected sums one after another, each opened"):
             cohort.upload(number, [VICTIM])
-    cohort.unmask(0, cohort.places, cohort.places)
-    for uploaded in (cohort.places, [i for i in cohort.places if i != VICTIM]):
+    cohort.unmask(0, cohort.positions, cohort.positions)
+    for uploaded in (cohort.positions, [i for i in cohort.positions if i != VICTIM]):
         with pytest.raises(ValueError, match="expected shares to be opened once"):
             cohort.clients[0].unmask(0, uploaded)
     cohort.upload(1)
     for number in (0, 2):
         with pytest.raises(ValueError, match="expected shares to be opened once"):
-            cohort.clients[0].unmask(number, cohort.places)
+            cohort.clients[0].unmask(number, cohort.positions)
 
 
 def test_a_server_that_says_of_a_later_sum_that_a_client_is_lost_is_refused():
@@ -166,7 +167,7 @@ def test_a_server_that_says_of_a_later_sum_that_a_client_is_lost_is_refused():
     cohort = Cohort()
     cohort.begin()
     cohort.upload(0)
-    cohort.unmask(0, cohort.places, cohort.places)
+    cohort.unmask(0, cohort.positions, cohort.positions)
     cohort.upload(1)
     others = [i for i in range(N) if i != VICTIM]
     for client in others:
@@ -184,16 +185,16 @@ def test_a_server_that_tells_two_halves_different_things_never_has_both_secrets(
         cohort = Cohort()
         cohort.begin()
         cohort.upload(0)
-        told_in = [VICTIM, *others[: n_told_in - 1]]
+        holders_asked = [VICTIM, *others[: n_told_in - 1]]
         told_out = others[n_told_in - 1 :]
-        shares = {i: cohort.clients[i].unmask(0, cohort.places)[VICTIM] for i in told_in}
+        shares = {i: cohort.clients[i].unmask(0, cohort.positions)[VICTIM] for i in holders_asked}
         shares |= {i: cohort.clients[i].unmask(0, others)[VICTIM] for i in told_out}
-        assert min(len(told_in), len(told_out)) < THRESHOLD
+        assert min(len(holders_asked), len(told_out)) < THRESHOLD
         # And a client that is told that it has no part opens nothing at all.
         kept = cohort.clients[VICTIM].kept
         numbers = [i + 1 for i in told_out[:THRESHOLD]]
         found = combine_shares(numbers, [shares[i] for i in told_out[:THRESHOLD]])
-        is_both = len(told_in) >= THRESHOLD and len(told_out) >= THRESHOLD
+        is_both = len(holders_asked) >= THRESHOLD and len(told_out) >= THRESHOLD
         assert not is_both
         if len(told_out) < THRESHOLD:
             assert found not in kept["self_mask_seeds"]
@@ -205,16 +206,16 @@ def test_what_a_client_gets_again_or_too_late_is_refused():
     cohort.begin(n_sums=1)
     client = cohort.clients[0]
     with pytest.raises(ValueError, match="expected this client among them, and once"):
-        client.share_keys(cohort.places, cohort.keys, THRESHOLD, 1)
+        client.share_keys(cohort.positions, cohort.keys, THRESHOLD, 1)
     cohort.upload(0)
-    cohort.unmask(0, cohort.places, cohort.places)
+    cohort.unmask(0, cohort.positions, cohort.positions)
     with pytest.raises(ValueError, match="number is 1; .*up to 1 of them"):
         cohort.upload(1, [0])
 
     old_keys = cohort.keys
     client.advertise_keys()
     with pytest.raises(ValueError, match="another key of this client"):
-        client.share_keys(cohort.places, old_keys, THRESHOLD, 1)
+        client.share_keys(cohort.positions, old_keys, THRESHOLD, 1)
     with pytest.raises(ValueError, match="n_sums is 17; expected from 1 to 16"):
         Cohort().begin(n_sums=17)
 
@@ -229,9 +230,9 @@ def test_a_sum_that_is_given_up_begins_anew_and_nothing_of_it_was_opened(monkeyp
         opened.append((number, self.position))
         return unmask(self, number, uploaded)
 
-    def recorded_share_keys(self, places, keys, threshold, n_sums):
+    def recorded_share_keys(self, positions, keys, threshold, n_sums):
         shared.append(self.position)
-        return share_keys(self, places, keys, threshold, n_sums)
+        return share_keys(self, positions, keys, threshold, n_sums)
 
     for _ in range(2):
         masked_sum(vectors, THRESHOLD, {}, sessions)

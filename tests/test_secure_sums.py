@@ -32,15 +32,17 @@ def test_the_unmasked_total_is_the_plain_one_with_clients_lost_between_the_trips
     missing = data.draw(
         st.lists(st.integers(0, n_clients - 1), unique=True, max_size=n_clients - threshold)
     )
-    lost = {place: data.draw(st.sampled_from(list(TRIPS))) for place in missing}
+    lost = {position: data.draw(st.sampled_from(list(TRIPS))) for position in missing}
     vectors = list(np.random.default_rng(seed).integers(0, 2**64, (n_clients, 5), np.uint64))
     before = [vector.copy() for vector in vectors]
     outcome = masked_sum(vectors, threshold, lost)
-    there = [place for place in range(n_clients) if lost.get(place, "unmask") == "unmask"]
+    present = [
+        position for position in range(n_clients) if lost.get(position, "unmask") == "unmask"
+    ]
     np.testing.assert_array_equal(
-        outcome.total, np.sum([vectors[place] for place in there], axis=0)
+        outcome.total, np.sum([vectors[position] for position in present], axis=0)
     )
-    assert outcome.uploaded.tolist() == there
+    assert outcome.uploaded.tolist() == present
     np.testing.assert_array_equal(vectors, before)
 
 
@@ -48,10 +50,10 @@ def test_what_the_server_holds_of_one_client_is_uniform():
     """Bytes of a vector of zeros under masks, also after a sum was opened; the vector itself fails the same test."""
     zeros = [np.zeros(4096, np.uint64) for _ in range(3)]
     outcome = masked_sum(zeros, 2, {})
-    for place, vector in outcome.masked.items():
+    for position, vector in outcome.masked.items():
         counts = np.bincount(vector.view(np.uint8), minlength=256)
-        assert chisquare(counts).pvalue > 1e-6, place
-        assert chisquare(np.bincount(zeros[place].view(np.uint8), minlength=256)).pvalue < 1e-6
+        assert chisquare(counts).pvalue > 1e-6, position
+        assert chisquare(np.bincount(zeros[position].view(np.uint8), minlength=256)).pvalue < 1e-6
         bits = np.unpackbits(vector.view(np.uint8)).astype(float)
         assert abs(np.corrcoef(bits[:-64], bits[64:])[0, 1]) < 5 / bits.size**0.5
     assert not outcome.total.any()
@@ -67,11 +69,11 @@ def test_masks_are_fresh_and_bytes_are_those_counted_by_hand():
     assert (first.masked[0] != second.masked[0]).all()
     secrets, share = 1 + 8, 16  # of a session for eight sums: the wrapping secret, self-masks
     advertised = 4 * (16 + 32)  # a nonce, and a key
-    letters = 4 * 3 * (secrets * share + 16)  # shares, and a tag
+    shares_sent = 4 * 3 * (secrets * share + 16)  # shares, and a tag
     wrapped = 4 * 3 * 32  # a key of each pair
-    assert first.bytes_up == advertised + letters + wrapped + 4 * 80 + 4 * 4 * share
-    assert first.bytes_down == 4 * advertised + letters + 4 * 4 * 4
-    assert second.bytes_up == advertised + letters + wrapped + 3 * 80 + 3 * 4 * share
+    assert first.bytes_up == advertised + shares_sent + wrapped + 4 * 80 + 4 * 4 * share
+    assert first.bytes_down == 4 * advertised + shares_sent + 4 * 4 * 4
+    assert second.bytes_up == advertised + shares_sent + wrapped + 3 * 80 + 3 * 4 * share
     assert first.n_messages == 4 * 4 and second.n_messages == 4 + 4 + 3 + 3
 
 
@@ -95,15 +97,17 @@ def test_many_sums_of_a_run_are_the_plain_ones_whoever_is_lost_in_any_of_them(se
     for _ in range(6):
         vectors = list(rng.integers(0, 2**64, (n_clients, 4), np.uint64))
         missing = data.draw(st.lists(st.integers(0, n_clients - 1), unique=True, max_size=3))
-        lost = {place: data.draw(st.sampled_from(list(TRIPS))) for place in missing}
+        lost = {position: data.draw(st.sampled_from(list(TRIPS))) for position in missing}
         if len(lost) > n_clients - threshold:
             with pytest.raises(TooFewClients):
                 masked_sum(vectors, threshold, lost, sessions)
             continue
         outcome = masked_sum(vectors, threshold, lost, sessions)
-        there = [place for place in range(n_clients) if lost.get(place, "unmask") == "unmask"]
-        assert outcome.uploaded.tolist() == there
-        np.testing.assert_array_equal(outcome.total, np.sum([vectors[i] for i in there], axis=0))
+        present = [
+            position for position in range(n_clients) if lost.get(position, "unmask") == "unmask"
+        ]
+        assert outcome.uploaded.tolist() == present
+        np.testing.assert_array_equal(outcome.total, np.sum([vectors[i] for i in present], axis=0))
 
 
 @pytest.mark.parametrize("resolution", [2.0**-40, 1e-12, 1e-5])
@@ -163,9 +167,9 @@ def test_a_round_with_fewer_than_the_threshold_is_lost_and_counted():
 
 def test_the_threshold_is_that_of_objectives_too():
     asked = np.zeros(40), np.arange(6)
-    for threshold, places in ((6, 5), (4, 3), (5, 4)):
+    for threshold, n_clients in ((6, 5), (4, 3), (5, 4)):
         secure = fgmp.SecureSum(threshold=threshold).prepare(FED.info, 6, 1, 1).privacy
-        assert np.isnan(secure.objective(FED, asked[0], np.arange(places)))
+        assert np.isnan(secure.objective(FED, asked[0], np.arange(n_clients)))
         assert secure.objective(FED, *asked) == pytest.approx(FED.objective(asked[0]))
 
 
@@ -173,11 +177,11 @@ def test_a_sum_of_losses_below_zero_is_none(monkeypatch):
     """A client that takes 1000 away would have the start taken for the best model."""
     honest = fgmp.Federation.objectives
 
-    def lying(federation, x, places=None):
-        told, values = honest(federation, x, places)
-        return told, np.where(told == 0, values - 1000, values)
+    def adversarial(federation, x, indices=None):
+        reported, values = honest(federation, x, indices)
+        return reported, np.where(reported == 0, values - 1000, values)
 
-    monkeypatch.setattr(fgmp.Federation, "objectives", lying)
+    monkeypatch.setattr(fgmp.Federation, "objectives", adversarial)
     secure = fgmp.SecureSum().prepare(FED.info, 6, 1, 1).privacy
     assert np.isnan(secure.objective(FED, np.zeros(40), np.arange(6)))
 

@@ -229,7 +229,7 @@ class _Site:
         arguments = {name: question[name] for name in TRIPS[trip]}
         client = _secure_client(question, context)
         if trip == "share_keys":
-            _check_threshold(arguments["places"], int(arguments["threshold"]))
+            _check_threshold(arguments["positions"], int(arguments["threshold"]))
         if trip == "masked_input":
             computed = self._compute(question, content, context)
             senders = arguments["senders"] or client.kept["senders"]
@@ -267,7 +267,7 @@ def _secure_client(question: Fields, context: Any) -> SecAggClient:
     keys = KeyPair(kept.get("key"))
     purpose = mask_purpose(question["by"], int(question["total"]))
     if question["trip"] == "advertise_keys":
-        return SecAggClient(int(question["place"]), keys, about=purpose)
+        return SecAggClient(int(question["position"]), keys, about=purpose)
     if kept.get("session") != question["session"]:
         raise ValueError("session is one that this client has no part in")
     return SecAggClient(kept["position"], keys, kept=kept, about=purpose)

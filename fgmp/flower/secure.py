@@ -135,7 +135,7 @@ class SecureSession:
             "resolution": self.secure.resolution,
             "by": self.transport.weighting,
             "total": self.total_count,
-            "place": position,
+            "position": position,
             "weight": float(self.weights[position]),
             **request.arguments[position],
         }

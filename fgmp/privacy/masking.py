@@ -369,20 +369,20 @@ class _Server:
         advertised = self._replies(
             Request("advertise_keys", name, {i: {} for i in members}, dict.fromkeys(members, 2))
         )
-        places = sorted(advertised)
-        keys = [text for position in places for text in advertised[position]]
+        positions = sorted(advertised)
+        keys = [text for position in positions for text in advertised[position]]
         bytes_keys = sum(map(len, keys))
         self.bytes_up += bytes_keys
-        self.bytes_down += len(places) * bytes_keys
+        self.bytes_down += len(positions) * bytes_keys
 
         # ShareKeys: encrypted shares go through the server, each to its receiver.
         neighbourhoods = Neighbourhoods(keys, self.threshold)
         holders = {
-            position: [places[holder] for holder in neighbourhoods.holders_of(index)]
-            for index, position in enumerate(places)
+            position: [positions[holder] for holder in neighbourhoods.holders_of(index)]
+            for index, position in enumerate(positions)
         }
         question = {
-            "places": places,
+            "positions": positions,
             "keys": keys,
             "threshold": self.threshold,
             "n_sums": n_sums,
@@ -391,8 +391,8 @@ class _Server:
             Request(
                 "share_keys",
                 name,
-                dict.fromkeys(places, question),
-                {position: len(holders[position]) for position in places},
+                dict.fromkeys(positions, question),
+                {position: len(holders[position]) for position in positions},
             )
         )
         self.bytes_up += _size(texts)

@@ -34,7 +34,7 @@ MOST_SUMS = 16  # of a session
 # names travel over the network.
 TRIPS = {
     "advertise_keys": (),
-    "share_keys": ("places", "keys", "threshold", "n_sums"),
+    "share_keys": ("positions", "keys", "threshold", "n_sums"),
     "masked_input": ("number", "senders", "received"),
     "unmask": ("number", "uploaded"),
 }
@@ -112,7 +112,7 @@ class SecAggClient:
         return [self.kept["nonce"], self.keys.public]
 
     def share_keys(
-        self, places: list[int], keys: list[bytes], threshold: int, n_sums: int
+        self, positions: list[int], keys: list[bytes], threshold: int, n_sums: int
     ) -> list[bytes]:
         """Return a text for each holder: encrypted shares, and a seed under the wrapping secret.
 
@@ -120,7 +120,7 @@ class SecAggClient:
 
         Parameters
         ----------
-        places : list of int
+        positions : list of int
             Positions of the clients that take part.
         keys : list of bytes
             What they advertised, two texts of each.
@@ -129,9 +129,9 @@ class SecAggClient:
         n_sums : int
             How many sums the session is for.
         """
-        if "about" in self.kept or self.position not in places:
-            raise ValueError(f"places is {places}; expected this client among them, and once")
-        index = places.index(self.position)
+        if "about" in self.kept or self.position not in positions:
+            raise ValueError(f"positions is {positions}; expected this client among them, and once")
+        index = positions.index(self.position)
         if keys[2 * index : 2 * index + 2] != [self.kept["nonce"], self.keys.public]:
             raise ValueError("keys has another key of this client; expected the one it advertised")
         if not 1 <= n_sums <= MOST_SUMS:
@@ -139,9 +139,9 @@ class SecAggClient:
 
         neighbourhoods = Neighbourhoods(keys, threshold)
         indices = neighbourhoods.holders_of(index)
-        holders = [places[holder] for holder in indices]
+        holders = [positions[holder] for holder in indices]
         pairs = [
-            self._pair_keys(places[holder], keys[2 * holder], keys[2 * holder + 1])
+            self._pair_keys(positions[holder], keys[2 * holder], keys[2 * holder + 1])
             for holder in indices
         ]
 
@@ -151,12 +151,12 @@ class SecAggClient:
         )
         self.kept |= {
             "about": self.about,
-            "places": places,
+            "positions": positions,
             "threshold": threshold,
             "share_threshold": neighbourhoods.threshold,
             "n_sums": n_sums,
             "holders": holders,
-            "letter_keys": [pair.letters for pair in pairs],  # until the first sum
+            "encryption_keys": [pair.encryption for pair in pairs],  # until the first sum
             "first_mask_keys": [pair.first_masks for pair in pairs],  # until the first sum
             "mask_keys": [pair.later_masks for pair in pairs],
             "self_mask_seeds": self_mask_seeds,
@@ -172,7 +172,7 @@ class SecAggClient:
             if holder == self.position:
                 texts.append(b"")
                 continue
-            texts.append(self._encrypted(pair.letters, holder, share) + wrapped[:SEED])
+            texts.append(self._encrypted(pair.encryption, holder, share) + wrapped[:SEED])
             wrapped = wrapped[SEED:]
         return texts
 
@@ -258,23 +258,25 @@ class SecAggClient:
     def _receive_shares(self, senders: list[int], received: list[bytes]) -> list[int]:
         """Decrypt the shares of neighbours, and return the senders of those that make no sense."""
         kept = self.kept
-        self._check_who_stays("senders", senders, kept["places"])
+        self._check_who_stays("senders", senders, kept["positions"])
         is_sender = set(senders)
-        places = [i for i, holder in enumerate(kept["holders"]) if holder in is_sender]
-        partners = [kept["holders"][i] for i in places]
+        kept_indices = [i for i, holder in enumerate(kept["holders"]) if holder in is_sender]
+        partners = [kept["holders"][i] for i in kept_indices]
         partner_shares = []
-        for i, text in zip(places, received, strict=True):
+        for i, text in zip(kept_indices, received, strict=True):
             partner = kept["holders"][i]
             is_own = partner == self.position
             partner_shares.append(
-                kept["shares"] if is_own else self._decrypted(kept["letter_keys"][i], partner, text)
+                kept["shares"]
+                if is_own
+                else self._decrypted(kept["encryption_keys"][i], partner, text)
             )
-        del kept["letter_keys"]
+        del kept["encryption_keys"]
         kept["senders"] = senders
         kept["partners"] = partners
         kept["partner_shares"] = partner_shares
         for name in ("first_mask_keys", "mask_keys"):
-            kept[name] = [kept[name][i] for i in places]
+            kept[name] = [kept[name][i] for i in kept_indices]
         shares_of = zip(partners, partner_shares, strict=True)
         return [partner for partner, shares in shares_of if not shares]
 
@@ -311,7 +313,7 @@ class SecAggClient:
 
     def _encrypted(self, key: bytes, receiver: int, shares: bytes) -> bytes:
         """Return shares for another client, 16 bytes longer."""
-        text: bytes = _aead()(key).encrypt(_letter_nonce(self.position, receiver), shares, None)
+        text: bytes = _aead()(key).encrypt(_share_nonce(self.position, receiver), shares, None)
         return text
 
     def _decrypted(self, key: bytes, sender: int, text: bytes) -> bytes:
@@ -319,7 +321,7 @@ class SecAggClient:
         from cryptography.exceptions import InvalidTag
 
         try:
-            shares: bytes = _aead()(key).decrypt(_letter_nonce(sender, self.position), text, None)
+            shares: bytes = _aead()(key).decrypt(_share_nonce(sender, self.position), text, None)
         except (InvalidTag, ValueError):
             return b""
         return shares if len(shares) == (1 + self.kept["n_sums"]) * SECRET else b""
@@ -330,7 +332,7 @@ class _PairKeys(NamedTuple):
 
     Attributes
     ----------
-    letters : bytes
+    encryption : bytes
         Encrypts shares.
     first_masks : bytes
         Of the masks of the first sum. It is opened if one of the two is lost.
@@ -338,7 +340,7 @@ class _PairKeys(NamedTuple):
         Of the masks of all other sums.
     """
 
-    letters: bytes
+    encryption: bytes
     first_masks: bytes
     later_masks: bytes
 
@@ -348,7 +350,7 @@ def check_public_key(public: bytes) -> None:
     KeyPair(bytes(32)).agreed(public)
 
 
-def _letter_nonce(sender: int, receiver: int) -> bytes:
+def _share_nonce(sender: int, receiver: int) -> bytes:
     """Return the nonce of the one text that a client of a pair sends the other in a session."""
     return bytes(11) + (b"\1" if sender > receiver else b"\0")
 

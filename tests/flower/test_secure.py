@@ -169,7 +169,7 @@ def test_client_that_leaves_in_the_middle_is_not_solved_for_and_may_come_back():
         (UNMASK, {"uploaded": [0, 1]}),
         (UNMASK, {"uploaded": [0, 1, 2, 3, 7]}),
         (SHARE_KEYS, {"threshold": 2}),
-        (SHARE_KEYS, {"places": [3, 3, 3, 3, 3]}),
+        (SHARE_KEYS, {"positions": [3, 3, 3, 3, 3]}),
     ],
     ids=str,
 )
