@@ -94,8 +94,11 @@ def thieves(deployment):
 
 @pytest.fixture(scope="module")
 def model_of_two(deployment):
-    """The model of a run in which a hospital is killed after the first round."""
-    deployment.start("run", training(rounds=2))
+    """The model of a run in which a hospital is killed after the first round.
+
+    It may still answer in the second, which has begun when the first one is reported.
+    """
+    deployment.start("run", training(rounds=5))
     deployment.wait_for(lambda: "all rows, round 1: loss" in deployment.log("run"))
     os.kill(deployment.processes["valley"].pid, signal.SIGKILL)
     return deployment.wait_for_model("run")
