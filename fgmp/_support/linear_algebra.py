@@ -15,6 +15,7 @@ rounding are dropped.
 
 import math
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from math import e
 from typing import Any, NamedTuple
 
@@ -398,6 +399,35 @@ def length_of(vector: Array) -> float:
     unit = unit_of(vector)
     scaled = vector if unit == 1 else vector * unit
     return float(np.linalg.norm(scaled)) / unit
+
+
+def size_of_half(k: int) -> int:
+    """Return the number of entries of the upper half of a k x k matrix, its diagonal included."""
+    return k * (k + 1) // 2
+
+
+# Every client needs them in every exchange on a support, and elimination goes through many sizes.
+@lru_cache(maxsize=4)
+def _indices_of_half(k: int) -> IndexArray:
+    """Return where the upper half stands in the flattened matrix, in the order of its rows."""
+    rows, columns = np.triu_indices(k)
+    indices: IndexArray = rows * k + columns
+    indices.flags.writeable = False
+    return indices
+
+
+def upper_half(matrix: Array) -> Array:
+    """Return the upper half of a square matrix, row by row, as it travels."""
+    half: Array = matrix.take(_indices_of_half(len(matrix)))
+    return half
+
+
+def symmetric_from_half(half: Array, k: int) -> Array:
+    """Return the symmetric k x k matrix of an upper half."""
+    upper = np.zeros((k, k), half.dtype)
+    upper.put(_indices_of_half(k), half)
+    symmetric: Array = upper + np.triu(upper, 1).T
+    return symmetric
 
 
 def block_hessian(

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from .._support.linear_algebra import size_of_half, symmetric_from_half, upper_half
 from ..aggregation import UpdateSpec
 from ..client import Client
 from ..dictionaries import StandardBasis
@@ -89,7 +90,7 @@ class GradientProducts(ClientSums):
         n_halves = 1
         if self.with_products:
             n_halves += _PRODUCT_DIGITS if self.masked else 1
-        return UpdateSpec((1 + n_halves * _size_of_half(len(state[0].support)),))
+        return UpdateSpec((1 + n_halves * size_of_half(len(state[0].support)),))
 
     def products(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """Return the loss, the Hessian and the outer product of a client."""
@@ -99,12 +100,12 @@ class GradientProducts(ClientSums):
         coefficients = model.values.astype(np.float64)
         predictions = problem.predictions(coefficients)
 
-        upper = np.triu_indices(len(coefficients))
-        parts = [np.array([problem.value(predictions)]), problem.hessian(predictions)[upper]]
+        hessian = problem.hessian(predictions)
+        parts = [np.array([problem.value(predictions)]), upper_half(hessian)]
         if self.with_products:
             gradient = problem.gradient(predictions) + self.ridge * coefficients
             scale = self.total_weight * share_of(client, self.shares, self.n_rows)
-            product = scale * np.outer(gradient, gradient)[upper]
+            product = scale * upper_half(np.outer(gradient, gradient))
             digits = split_digits(product, _PRODUCT_DIGITS) if self.masked else product
             parts.append(digits.reshape(-1))
         return np.concatenate(parts)
@@ -117,12 +118,12 @@ class GradientProducts(ClientSums):
         """Return what the sums stand for."""
         model, mean = state
         k = len(model.support)
-        halves = mean[1:].reshape(-1, _size_of_half(k))
+        halves = mean[1:].reshape(-1, size_of_half(k))
         products = None
         if self.with_products:
             of_digits = join_digits(halves[1:]) if self.masked else halves[1]
-            products = _symmetric(of_digits, k)
-        return PooledCurvature(float(mean[0]), _symmetric(halves[0], k), products)
+            products = symmetric_from_half(of_digits, k)
+        return PooledCurvature(float(mean[0]), symmetric_from_half(halves[0], k), products)
 
 
 class PooledCurvature(NamedTuple):
@@ -374,15 +375,3 @@ def _bread(to_original: Array, basis: Array, matrix: Array) -> tuple[Array, int]
     parts = np.linalg.norm(in_original_units[:, is_null], axis=1)
     bread[parts > _PART_OF_NULL_DIRECTION * sizes] = np.nan
     return np.asarray(bread), int(np.count_nonzero(~is_null))
-
-
-def _size_of_half(k: int) -> int:
-    """Return the number of entries of a triangle with its diagonal."""
-    return k * (k + 1) // 2
-
-
-def _symmetric(half: Array, k: int) -> Array:
-    """Return the symmetric matrix with an upper half."""
-    matrix = np.zeros((k, k))
-    matrix[np.triu_indices(k)] = half
-    return np.asarray(matrix + np.triu(matrix, 1).T)

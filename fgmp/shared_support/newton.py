@@ -8,7 +8,6 @@ the support up to a rotation. Therefore this is not a privacy mechanism.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from math import inf
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,8 +16,11 @@ import numpy as np
 from .._support.linear_algebra import (
     inner,
     regularize_null_directions,
+    size_of_half,
     solve_definite,
     solve_semidefinite,
+    symmetric_from_half,
+    upper_half,
 )
 from .._support.validation import (
     check_bool,
@@ -32,7 +34,7 @@ from ..dictionaries import Atoms, Dictionary, StandardBasis, check_dictionary
 from ..losses import Loss
 from ..rounds import Exchange, Message, Method
 from ..solvers import RestrictedProblem, Solver, check_solver, minimise_on
-from ..sparse_model import Array, IndexArray, SparseModel
+from ..sparse_model import Array, SparseModel
 
 _MOST_STEPS = 100_000  # each is an exchange
 
@@ -357,7 +359,7 @@ class NewtonOnSupport(SupportSolver):
             gradient = problem.gradient(predictions)
             if self.ridge == 0:
                 hessian, gradient = regularize_null_directions(hessian, gradient, problem.shifts)
-            parts = [hessian.take(_upper_half(len(gradient))), gradient]
+            parts = [upper_half(hessian), gradient]
         if self.steps > 1:
             values = [problem.value(predictions)]
             if len(message) == 3:
@@ -412,11 +414,9 @@ class NewtonOnSupport(SupportSolver):
         x = model.values
         k = len(x)
         ridge = float(self.ridge)  # a NumPy number would widen float32
-        size_of_half = k * (k + 1) // 2
-        upper = np.zeros((k, k), mean.dtype)
-        upper.put(_upper_half(k), mean[:size_of_half])
-        hessian = upper + np.triu(upper, 1).T + ridge * np.eye(k, dtype=mean.dtype)
-        gradient = mean[size_of_half : size_of_half + k] + ridge * x
+        size = size_of_half(k)
+        hessian = symmetric_from_half(mean[:size], k) + ridge * np.eye(k, dtype=mean.dtype)
+        gradient = mean[size : size + k] + ridge * x
 
         solved = solve_definite(hessian, gradient)
         if solved is not None:
@@ -444,16 +444,6 @@ class NewtonOnSupport(SupportSolver):
             curvature=newton.hessian,
             moved=moved,
         )
-
-
-# Every client needs them in every exchange on a support, and elimination goes through many sizes.
-@lru_cache(maxsize=4)
-def _upper_half(size: int) -> IndexArray:
-    """Return where the upper half of a matrix of a size is, in the order of its rows."""
-    rows, columns = np.triu_indices(size)
-    indices: IndexArray = rows * size + columns
-    indices.flags.writeable = False
-    return indices
 
 
 def _ended(state: State, value: float, is_worse: bool) -> State:
