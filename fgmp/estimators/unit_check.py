@@ -30,8 +30,6 @@ from .standardization import StandardizationStats
 _FACTOR = 5.0
 # A mean is far off if it differs from the common one by this number of the client's deviations.
 _DEVIATIONS = 20.0
-# Columns with fewer values are indicators or site-level facts, which have no unit to get wrong.
-_LEAST_VALUES = 3
 
 
 class UnusualColumn(NamedTuple):
@@ -164,7 +162,10 @@ class UnitComparison(ClientSums):
 
 
 def _has_several_values(table: Array) -> Array:
-    """Return a mask of the columns with at least three different values."""
+    """Return a mask of the columns with at least three different values.
+
+    Others are indicators or facts of a whole client, which have no unit to get wrong.
+    """
     is_extreme = (table == table.min(axis=0)) | (table == table.max(axis=0))
     return np.asarray(~is_extreme.all(axis=0))
 
