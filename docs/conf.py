@@ -1,5 +1,6 @@
 """How Sphinx makes the site, of the documents, the notebooks as committed, and the docstrings."""
 
+import json
 import os
 import re
 import shutil
@@ -7,12 +8,16 @@ from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+# The parts of the book, in the order in which it is read, and the numbers of their notebooks.
+PARTS = {
+    "See it": range(4),
+    "Why it works": range(4, 9),
+    "Real data and dials": range(9, 14),
+    "Ours": range(14, 15),
+    "Practice": range(15, 18),
+    "Appendix": range(18, 19),
+}
 CONTENTS = {
-    "See it": ["notebooks/0[0-3]_*"],
-    "Why it works": ["notebooks/0[4-8]_*"],
-    "Real data and dials": ["notebooks/09_*", "notebooks/1[0-4]_*"],
-    "Ours": ["notebooks/1[5-9]_*"],
-    "Appendix": ["notebooks/2*"],
     "Other runs": ["notebooks/results/*"],
     "What came out": ["CLAIMS", "ERRATA", "benchmarks/README"],
     "How do I ...": ["docs/howto", "docs/howto/*"],
@@ -23,14 +28,17 @@ CONTENTS = {
         "FAULTS",
         "examples/hospitals/README",
     ],
-    "Working on it": ["CONTRIBUTING", "CHANGELOG", "SECURITY", "data/README"],
+    "Working on it": ["README", "CONTRIBUTING", "CHANGELOG", "SECURITY", "data/README"],
 }
 LINK = re.compile(r"(?<!!)\[([^\[\]]+)\]\(([\w./-]+)\)")
+HEADLINE = re.compile(r"!\[[^]]*\]\((?:\.\./)*(pictures/\w+\.png)\)")
+SHOWN_PER_STORED = 90 / 144  # dots per inch, as in notebooks/book/figures.py
+WIDE = 700  # pixels: a telephone shows a wider figure in a frame of its own, in which it moves sideways
 CODE = re.compile(r"(``.*?``|`[^`]*`)")
 
 project = html_title = "Federated Gradient Matching Pursuit"
 author = "the fgmp developers"
-root_doc = "README"
+root_doc = "docs/index"
 include_patterns = [
     "*.md",
     "*/README.md",
@@ -54,7 +62,7 @@ extensions = [
 nb_execution_mode = "off"
 nb_merge_streams = True
 nb_ipywidgets_js = {}
-myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 4
 
 default_role = "py:obj"
@@ -97,8 +105,66 @@ def ship_mathjax(app):
     shutil.copytree(package / "es5" / fonts, target / fonts, dirs_exist_ok=True)
 
 
+def notebooks_of(part):
+    """The names of the notebooks of a part, without their ending."""
+    found = [sorted(ROOT.glob(f"notebooks/{number:02}_*.ipynb")) for number in PARTS[part]]
+    return [f"notebooks/{path.stem}" for paths in found for path in paths]
+
+
+def card(name):
+    """A notebook on the front page: its headline picture, its title, and the sentence below the picture."""
+    cells = json.loads((ROOT / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+    first = "".join(cells[0]["source"])
+    title = re.search(r"^# (.+)$", first, re.MULTILINE)[1]
+    alt, picture, words = re.search(
+        r"!\[([^]]*)\]\((\S+)\)\s+(.+?)(?:\n\n|\Z)", first, re.DOTALL
+    ).groups()
+    sentence = re.split(r"(?<=[.?!])\s", " ".join(LINK.sub(r"\1", words).split()))[0]
+    number = Path(name).name[:2]
+    link = f"/{name}.ipynb"
+    return f"- [![{alt}](/notebooks/{picture})]({link})\n\n  [{number} {title}]({link})\n\n  {sentence}\n"
+
+
+def front_page():
+    """The cards of all parts, and the table of contents, which the side of every page shows."""
+    parts = {caption: notebooks_of(caption) for caption in PARTS}
+    for caption, names in parts.items():
+        yield (
+            f"\n## {caption}\n\n:::{{container}} gallery\n" + "\n".join(map(card, names)) + ":::\n"
+        )
+    for caption, names in (parts | CONTENTS).items():
+        pages = "\n".join(f"/{name}" for name in names)
+        yield f"\n```{{toctree}}\n:caption: {caption}\n:hidden:\n:glob:\n:titlesonly:\n\n{pages}\n```\n"
+
+
+def with_width(match):
+    """A picture of a title, shown in the size that it has in the notebook that drew it."""
+    path = ROOT / "notebooks" / match[1]
+    wide = round(int.from_bytes(path.read_bytes()[16:20], "big") * SHOWN_PER_STORED)
+    return f"{match[0]}{{width={wide}px}}"
+
+
+def finish_pictures(source):
+    """Give each picture of a notebook its size, and those that a cell shows the description stored with them."""
+    notebook = json.loads(source)
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = HEADLINE.sub(with_width, "".join(cell["source"]))
+        stored = [
+            output["metadata"]["image/png"]
+            for output in cell.get("outputs", [])
+            if "alt" in output.get("metadata", {}).get("image/png", {})
+        ]
+        if stored:
+            options = {"alt": stored[0]["alt"]} | (
+                {"class": "wide"} if stored[0]["width"] > WIDE else {}
+            )
+            cell["metadata"]["mystnb"] = {"image": options}
+    return json.dumps(notebook)
+
+
 def as_pages(app, docname, source):
-    """Let links to files of the module lead to the reference; the first page holds the table of contents."""
+    """Let links to files of the module lead to the reference; the first page shows all notebooks."""
 
     def moved(link):
         path = Path(os.path.normpath(Path(docname).parent / link[2]))
@@ -111,11 +177,9 @@ def as_pages(app, docname, source):
 
     source[0] = LINK.sub(moved, source[0]) if not docname.startswith("docs/") else source[0]
     if docname == root_doc:
-        for caption, names in CONTENTS.items():
-            pages = "\n".join(names)
-            source[0] += (
-                f"\n```{{toctree}}\n:caption: {caption}\n:hidden:\n:glob:\n:titlesonly:\n\n{pages}\n```\n"
-            )
+        source[0] += "".join(front_page())
+    if Path(app.env.doc2path(docname)).suffix == ".ipynb":
+        source[0] = finish_pictures(source[0])
 
 
 def plain_letters(app, what, name, obj, options, lines):

@@ -17,7 +17,7 @@ from playwright.sync_api import TimeoutError, sync_playwright
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "build" / "site" / "html"
-# The first page only leads on to the README.
+# This page only leads on to the front page.
 PAGES = sorted(
     path.relative_to(SITE).as_posix()
     for path in SITE.rglob("*.html")
@@ -48,12 +48,14 @@ LOOK = """() => {
     faults: all("mjx-merror, [data-mjx-error]").length,
     empty: all("img").filter((one) => one.complete && !one.naturalWidth).length,
     figures: all("article img").length,
+    silent: all("article img").filter((one) => !one.alt.trim()).length,
+    cut: all("article div.highlight pre").filter((one) => one.scrollWidth > one.clientWidth + 1).length,
     next: document.querySelector("a.next-page")?.getAttribute("href"),
   };
 }"""
 
 # What sticks out of the page on the right, but for what scrolls by itself; the whole article must not. And lines of
-# code that are cut, and figures whose letters are too small to be read.
+# code that are cut, and figures of many panels that are shown too small to be read.
 STICKS_OUT = """() => {
   const edge = document.documentElement.clientWidth;
   const scrolls = (one) => {
@@ -69,8 +71,8 @@ STICKS_OUT = """() => {
     width: document.documentElement.scrollWidth,
     cut: [...document.querySelectorAll("article div.highlight pre")].filter(
       (one) => one.scrollWidth > one.clientWidth + 1).length,
-    small: [...document.querySelectorAll("article p > img, .cell_output img")].filter(
-      (one) => one.clientWidth < 500).length,
+    small: [...document.querySelectorAll(".cell_output img.wide")].filter(
+      (one) => one.clientWidth < 600).length,
     out: out.slice(0, 5).map((one) => one.tagName + ": " + one.textContent.trim().slice(0, 60)),
   };
 }"""
@@ -160,6 +162,7 @@ def test_page_opens_without_a_fault_and_fits_a_phone(visits, name):
     seen = visits[name]
     assert seen["wrong"] == []
     assert seen["title"] and not seen["empty"]
+    assert (seen["silent"], seen["cut"]) == (0, 0)
     assert seen["faults"] == 0 and seen["set"] == seen["formulas"]
     assert seen["phone"] == {"width": PHONE, "cut": 0, "small": 0, "out": []}
 
@@ -190,8 +193,8 @@ def test_links_lead_somewhere(visits):
 
 
 def test_one_can_leaf_through_the_book(visits):
-    """From the first page by "next" through every notebook in order, and on to the rest."""
-    path, name = ["README.html"], "README.html"
+    """From the front page by "next" through every notebook in order, and on to the rest."""
+    path, name = ["docs/index.html"], "docs/index.html"
     while following := visits[name]["next"]:
         assert len(path) < len(PAGES)
         name = urljoin(f"http://here/{name}", following).removeprefix("http://here/")

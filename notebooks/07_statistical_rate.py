@@ -33,7 +33,7 @@ local_iterations = 3  # K, local iterations
 last_condition = 1.06  # condition number of the worst small client; that of the best is 1.02
 n_seeds = 10  # seeds: repetitions with new data; five times as many for the rate
 
-# %%
+# %% tags=["hide-input"]
 from book import check_types
 
 check_types(globals(), {
@@ -47,7 +47,7 @@ assert 3 <= local_iterations <= 6 and n_seeds >= 3, f"{local_iterations=}, {n_se
 assert noise > 0, f"{noise=}: expected above 0"
 assert 1.02 < last_condition <= 1.07, f"{last_condition=}: expected above 1.02, at most 1.07"
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 from scipy import stats
 
@@ -78,7 +78,7 @@ x = SparseModel.of(fgmp.simulate(method, fed, rounds=3, rng=0).x)
 sent = np.array([method.client_update(client, x, np.random.default_rng(0)).dense() for client in fed.clients])
 off = (sent - fed.truth)[:, np.flatnonzero(fed.truth)]
 
-# %%
+# %% tags=["hide-input"]
 fig, ax = panels(width=4.6, height=3.6)
 ax.plot(*off.T, "o", color=BLUE, alpha=0.5)
 ax.plot(*off.mean(axis=0), **METHODS["FedGradMP"] | dict(markersize=9))
@@ -118,7 +118,7 @@ runs = np.array([[last_error(N, rows, seed) for N, rows in grid] for seed in ran
 errors, best = np.moveaxis(runs, 2, 0)
 more_clients, more_rows = [0, 1, 2, 3, 4], [5, 1, 6, 7, 8]
 
-# %%
+# %% tags=["hide-input"]
 kinds = {"100 rows each,\nmore clients": (more_clients, METHODS["FedGradMP"])}
 kinds["8 clients,\nmore rows"] = (more_rows, dict(color=BLUE, marker="s"))
 fig, ax = panels(width=6.4, height=3.4)
@@ -151,7 +151,7 @@ by_clients, by_rows = slope_of(more_clients), slope_of(more_rows)
 for words, (slopes, low, high) in {"more clients": by_clients, "more rows": by_rows}.items():
     print(f"{words}: mean slope {slopes.mean():.2f}, 95 % interval {low:.2f} to {high:.2f}")
 
-# %%
+# %% tags=["hide-input"]
 slopes, low, high = by_clients
 claim("theory-statistical-rate", "with more clients, of 100 rows each, the final error falls like N^(-1/2): the mean "
     "slope is within 0.1 of -1/2, and its 95 % interval holds -1/2", slopes,
@@ -162,7 +162,7 @@ claim("theory-statistical-rate-rows", "with more rows at each of 8 clients the f
     "|D|^(-1/2): the 95 % interval of the mean slope is below -1/2", slopes, bool(high < -0.5),
     source="ours, Theorem 1", expected="below -0.5", unit="is the fitted slope")
 
-# %%
+# %% tags=["hide-input"]
 ratio = dict(zip([f"{N} x {rows}" for N, rows in grid], (errors / best).T, strict=True))
 shown = {name: ratio[name] for name in ("4 x 100", "64 x 100", "8 x 50", "8 x 800")}
 claim("theory-statistical-rate-floor", "for each number of clients and rows (N x |D|), the median error is at most "
@@ -208,7 +208,7 @@ def needs(N, seed):
 counts = np.array([4, 16, 64])
 beta, residual, error = np.moveaxis([[needs(N, seed) for N in counts] for seed in range(3 * n_seeds)], 2, 0)
 
-# %% tags=["headline"]
+# %% tags=["headline", "hide-input"]
 fig, ax = panels(width=6.8, height=3.6)
 curve(ax, counts, beta, "smallest $\\beta$", color=GREEN, marker="D")
 ax.plot(counts, np.sqrt(counts - 1), "k:", label="$\\sqrt{N-1}$")
@@ -229,7 +229,7 @@ three = {"smallest beta": beta, "root of the residual": residual, "measured erro
 growth = {name: np.polyfit(np.log(counts), np.log(values.T), 1)[0] for name, values in three.items()}
 flat, falling = np.mean(growth["smallest beta"]), np.mean(growth["root of the residual"])
 
-# %%
+# %% tags=["hide-input"]
 claim("theory-statistical-beta", "independent clients have a bounded beta, so the residual of Theorem 1 falls like "
     "N^(-1/2): slopes in log N", growth, True if abs(flat) < 0.1 and falling < -0.3 else "gap in the proof",
     source="errata, Theorem 1, line 701", expected="0 for beta, -1/2 for residual and error", digits=2)

@@ -1,7 +1,9 @@
 """What the notebooks share: claims and their verdicts, runs, sweeps and plays."""
 
+import base64
 import csv
 import dataclasses
+import io
 import json
 import os
 import signal
@@ -10,13 +12,14 @@ import sys
 import time
 
 import numpy as np
+import PIL.Image
 import pytest
 
 import book
 from book import __main__ as book_main
 from book import claim, claims, keeping, ledger, overview, pairs, plays, running
 from book.__main__ import main
-from book.figures import BoundBesideError
+from book.figures import BoundBesideError, describe, panels, stored_figure
 
 ROOT = pairs.NOTEBOOKS.parent
 TOY = """# %% [markdown]
@@ -203,6 +206,22 @@ def test_sweep_writes_a_table_and_resumes_from_it(tmp_path, monkeypatch):
     assert record["alpha"] in (0.5, 3)
     with pytest.raises(ValueError, match="^03_toy has no parameter alhpa; it has: alpha, several$"):
         running.sweep(toy, [{"alhpa": 1}], tmp_path / "never")
+
+
+def test_stored_figure_is_sharp_and_has_its_size_and_words():
+    """A figure of 4 by 2 inches is stored at 144 dots an inch and shown at 90, with its words as alt text."""
+    figure, (left, right) = panels(2, width=2, height=2)
+    left.plot([1, 2], label="FedGradMP")
+    left.set(title="without noise", xlabel="round", ylabel="$\\|x\\|_2$")
+    right.imshow(np.eye(3))
+    right.set_title("$A^T A$")
+    encoded, shown = stored_figure(figure)
+    with PIL.Image.open(io.BytesIO(base64.b64decode(encoded))) as picture:
+        assert shown["width"] == round(picture.width / 1.6)
+        assert shown["height"] == round(picture.height / 1.6)
+    assert shown["alt"] == "without noise; |x|_2 against round; FedGradMP | A^T A"
+    figure.clear()
+    assert describe(figure) == "A picture without words"
 
 
 def test_bound_beside_errors_is_that_by_hand():

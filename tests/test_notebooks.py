@@ -211,6 +211,27 @@ def test_notebook_begins_with_a_question_and_its_picture(path):
 
 
 @each_notebook
+def test_figures_of_a_notebook_are_described(path):
+    """Who does not see a figure hears what is on its axes, and pages show it in its size."""
+    outputs = [output for cell in code(pairs.read(path)) for output in cell.outputs]
+    stored = [
+        one.metadata.get("image/png", {}) for one in outputs if "image/png" in one.get("data", {})
+    ]
+    assert stored
+    assert all(one.get("alt") and one.get("width") and one.get("height") for one in stored)
+
+
+@each_notebook
+def test_cells_that_check_claim_or_only_draw_are_folded(path):
+    """The site folds what has the tag hide-input, and most cells tell the story, open."""
+    cells = code(pairs.read(path))
+    folded = ["hide-input" in cell.metadata.get("tags", []) for cell in cells]
+    asides = [pairs.is_aside(cell.source) for cell in cells]
+    assert all(fold for fold, aside in zip(folded, asides, strict=True) if aside)
+    assert not folded[0]  # the parameters
+
+
+@each_notebook
 def test_notebook_ends_with_answer_changes_and_references(path):
     """In this order, so that a reader finds them."""
     last = list(sections(pairs.read(path)))[-3:]

@@ -5,11 +5,15 @@ every curve also has a marker of its own. A method keeps its colour and marker i
 strongest.
 """
 
+from base64 import b64decode
 from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
 import numpy as np
+from IPython import get_ipython
+from IPython.core.pylabtools import print_figure
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 
 __all__ = [
     "BLUE",
@@ -71,8 +75,42 @@ STYLE |= {"grid.color": "0.9", "grid.linewidth": 0.6, "lines.linewidth": 1.6, "l
 STYLE |= {"legend.frameon": False, "legend.fontsize": 9, "image.cmap": "gray"}
 
 
+# Figures are stored with this many dots per inch, and shown in the size of STYLE's figure.dpi.
+STORED_DPI = 144
+WITHOUT_MARKUP = str.maketrans("", "", "$\\{}")  # what formulas in labels have and words have not
+
+
 def use_style() -> None:
+    """Give all figures one style, and those of a notebook enough dots and a description."""
     plt.rcParams.update(STYLE)
+    shell = get_ipython()
+    if shell is not None:
+        import matplotlib_inline.backend_inline  # noqa: F401  (sets its own form of figures first)
+
+        shell.display_formatter.formatters["image/png"].for_type(Figure, stored_figure)
+
+
+def stored_figure(figure: Figure) -> tuple[str, dict]:
+    """A figure as an encoded PNG, with the size in which it is shown and its description."""
+    encoded, size = print_figure(figure, fmt="png", dpi=STORED_DPI, base64=True), {}
+    for name, start in (("width", 16), ("height", 20)):
+        pixels = int.from_bytes(b64decode(encoded)[start : start + 4], "big")  # PNG's first part
+        size[name] = round(pixels * STYLE["figure.dpi"] / STORED_DPI)
+    return encoded, size | {"alt": describe(figure)}
+
+
+def describe(figure: Figure) -> str:
+    """What a figure shows, in words: of each panel its title, what is on its axes, and its curves."""
+    panels_in_words = [described for ax in figure.axes if (described := _describe_panel(ax))]
+    return " | ".join(panels_in_words) or "A picture without words"
+
+
+def _describe_panel(ax) -> str:
+    title, across, up = ax.get_title(), ax.get_xlabel(), ax.get_ylabel()
+    axes = f"{up} against {across}" if up and across else up or across
+    named = dict.fromkeys(name for name in ax.get_legend_handles_labels()[1])
+    words = "; ".join(part for part in (title, axes, ", ".join(named)) if part.strip())
+    return " ".join(words.translate(WITHOUT_MARKUP).split())
 
 
 def panels(columns=1, rows=1, *, width=4.6, height=3.6, **options):

@@ -28,14 +28,19 @@ def read(path: Path) -> NotebookNode:
 
 
 def normalise(notebook: NotebookNode) -> NotebookNode:
-    """Take away, in place, what differs from run to run: all metadata but kernel and tags, and where print was cut."""
+    """Take away, in place, what differs from run to run: all metadata but kernel and tags, and where print was cut.
+
+    Cells that check, claim or only draw get the tag that folds them on the site.
+    """
     notebook.metadata = NotebookNode(
         kernelspec=NotebookNode(KERNEL), language_info=NotebookNode(name="python")
     )
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number:03d}"
-        tags = cell.metadata.get("tags")
+        tags = list(cell.metadata.get("tags", []))
+        if cell.cell_type == "code" and is_aside(cell.source) and "hide-input" not in tags:
+            tags.append("hide-input")
         cell.metadata = NotebookNode(tags=tags) if tags else NotebookNode()
         if cell.cell_type == "code":
             cell.outputs = merged(cell.outputs)
@@ -43,11 +48,12 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
 
 
 def merged(outputs: list) -> list:
-    """Outputs with neighbouring pieces of one stream joined, and without metadata."""
+    """Outputs with neighbouring pieces of one stream joined; of the metadata, those of pictures remain."""
     result = []
     for output in outputs:
         if "metadata" in output:
-            output.metadata = NotebookNode()
+            of_pictures = output.metadata.get("image/png")
+            output.metadata = NotebookNode({"image/png": of_pictures} if of_pictures else {})
         if result and output.output_type == "stream" and result[-1].get("name") == output.name:
             result[-1].text += output.text
         else:
@@ -83,6 +89,36 @@ def picture(notebook: NotebookNode, tag: str) -> bytes:
     return base64.b64decode(
         next(o["data"]["image/png"] for o in outputs if "image/png" in o.get("data", {}))
     )
+
+
+# What draws: names of the notebooks' figures, and of Matplotlib.
+DRAWS = {
+    "plt",
+    "panels",
+    "images",
+    "curve",
+    "dots",
+    "floor",
+    "name_lines",
+    "draw_sphere",
+    "ax",
+    "axes",
+}
+
+
+def is_aside(source: str) -> bool:
+    """Whether a cell checks, claims or only draws: the site folds it, and it has the tag hide-input.
+
+    A cell that calls something of the package tells the story, also where it draws.
+    """
+    tree = ast.parse(source)
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    if "fgmp" in names:
+        return False
+    only_checks = all(
+        isinstance(one, ast.Assert | ast.Import | ast.ImportFrom) for one in tree.body
+    )
+    return only_checks or bool(names & ({"check_types", "claim"} | DRAWS))
 
 
 def claims(notebook: NotebookNode) -> list[dict]:
