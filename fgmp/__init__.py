@@ -113,13 +113,15 @@ from .classification_losses import LogisticLoss, SoftmaxLoss
 from .client import Client, ProblemInfo
 from .datasets import digits_by_writer, make_sparse_regression
 from .datasets.synthetic import gaussian_dictionary
-from .dictionaries import Atoms, Dictionary, StandardBasis
+from .descent import GradientDescent, Newton
+from .dictionaries import Atoms, StandardBasis
 from .dictionary_learning import ksvd
 from .faults import Corrupted, DropOut, Faulty
 from .federation import Federation
 from .fedgradmp import FedGradMP
 from .joint_selection import Overall, PerAtom
 from .losses import Loss, SquaredLoss
+from .matrix_dictionary import Dictionary
 from .metrics import accuracy_on
 from .privacy.ledger import Ledger
 from .privacy.noise import GaussianNoise
@@ -132,7 +134,7 @@ from .shared_support.newton import LocalSteps, NewtonOnSupport, SupportSolver
 from .shared_support.polishing import polish
 from .shared_support.sketches import CountSketch, LargestEntries
 from .simulation import RecordedModel, Result, simulate
-from .solvers import SGD, Exact, GradientDescent, Newton, RestrictedProblem, Solver
+from .solvers import SGD, Exact, RestrictedProblem, Solver
 from .sparse_model import SparseModel
 from .tuning import tune
 
