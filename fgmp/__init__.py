@@ -108,7 +108,7 @@ from .aggregation import (
 )
 from .baselines.dual_averaging import FastFedDualAvg, FedDualAvg
 from .baselines.first_order import FedAvg, FedHT, FedIterHT, FedMid
-from .callbacks import Bar, Callback, Checkpoint, History, Run, stop_at, stop_when_stalled
+from .callbacks import Bar, Checkpoint, stop_at, stop_when_stalled
 from .classification_losses import LogisticLoss, SoftmaxLoss
 from .client import Client, ProblemInfo
 from .datasets import digits_by_writer, make_sparse_regression
@@ -126,16 +126,18 @@ from .metrics import accuracy_on
 from .privacy.ledger import Ledger
 from .privacy.noise import GaussianNoise
 from .privacy.secure_sums import SecureSum
+from .recording import Callback, History, RecordedModel, Result, Run
 from .robust import Median, TrimmedMean
-from .rounds import Exchange, Method, Transport
+from .rounds import Exchange, Method
 from .selection import PerOutput, Selection
 from .shared_support.method import SharedSupportGradMP
 from .shared_support.newton import LocalSteps, NewtonOnSupport, SupportSolver
 from .shared_support.polishing import polish
 from .shared_support.sketches import CountSketch, LargestEntries
-from .simulation import RecordedModel, Result, simulate
+from .simulation import simulate
 from .solvers import SGD, Exact, RestrictedProblem, Solver
 from .sparse_model import SparseModel
+from .transport import Transport
 from .tuning import tune
 
 if TYPE_CHECKING:

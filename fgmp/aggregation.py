@@ -26,7 +26,8 @@ from .selection import PER_OUTPUT, Selection
 from .sparse_model import Array, IndexArray, SparseModel, dense
 
 if TYPE_CHECKING:
-    from .rounds import Call, Method, Streams, Transport
+    from .rounds import Call, Method, Streams
+    from .transport import Transport
 
 Update = Array | SparseModel  # what a client sends back
 Message = Any  # what it is sent: an array, a sparse model, an int, or a tuple of these

@@ -31,9 +31,10 @@ from ..aggregation import (
     Updates,
 )
 from ..client import ProblemInfo
-from ..rounds import Call, Message, Streams, Transport
+from ..rounds import Call, Message, Streams
 from ..serialization import to_wire
 from ..sparse_model import Array, IndexArray
+from ..transport import Transport
 from .secure_sums import SecureSum
 
 _PRECISION = 1e-3  # relative, of the noise multiplier

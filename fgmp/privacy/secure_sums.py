@@ -18,8 +18,9 @@ from .._support.validation import check_integer, check_kind, check_number
 from .._support.warnings import warn_user
 from ..aggregation import Aggregator, PrivacyMechanism, RejectReason, Update, Updates
 from ..client import ProblemInfo
-from ..rounds import Call, Message, Method, Transport
+from ..rounds import Call, Message, Method
 from ..sparse_model import Array, IndexArray
+from ..transport import Transport
 from .ledger import Ledger
 from .masking import Sessions, TooFewClients, Unmasked, masked_sum
 
