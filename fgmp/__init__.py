@@ -103,7 +103,6 @@ from .aggregation import (
     ClientSampler,
     Mean,
     PrivacyMechanism,
-    RejectReason,
     UpdateSpec,
 )
 from .baselines.dual_averaging import FastFedDualAvg, FedDualAvg
@@ -139,6 +138,7 @@ from .solvers import SGD, Exact, RestrictedProblem, Solver
 from .sparse_model import SparseModel
 from .transport import Transport
 from .tuning import tune
+from .update_validation import RejectReason
 
 if TYPE_CHECKING:
     from .estimators import FedGradMPClassifier, FedGradMPRegressor

@@ -23,8 +23,6 @@ import numpy as np
 from ._support.validation import check_integer
 from .aggregation import (
     Aggregator,
-    Rejected,
-    RejectReason,
     Update,
     Updates,
     UpdateSpec,
@@ -36,6 +34,7 @@ from .dictionaries import Atoms, StandardBasis
 from .losses import Loss
 from .selection import PER_OUTPUT, Selection
 from .sparse_model import Array, IndexArray, NonFiniteUpdate
+from .update_validation import Rejected, RejectReason
 
 if TYPE_CHECKING:
     from .transport import Transport

@@ -18,7 +18,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "fgmp"
 MAX_LINE_LENGTH = 100
 # Files whose names explain them: everybody uses them, and they are no step of the reading path.
-ASIDE = {"fgmp/__init__.py", "fgmp/_support/validation.py", "fgmp/_support/warnings.py"}
+ASIDE = {
+    "fgmp/__init__.py",
+    "fgmp/_support/validation.py",
+    "fgmp/_support/warnings.py",
+    "fgmp/update_validation.py",
+}
 
 # Sides of an assignment that list several values.
 _DISPLAYS = (ast.Tuple, ast.List)

@@ -32,7 +32,6 @@ from typing import Any
 import numpy as np
 
 from .._support.warnings import warn_user
-from ..aggregation import SparseModels
 from ..baselines.dual_averaging import FedDualAvg
 from ..baselines.first_order import FedIterHT, FedMid, FirstOrder
 from ..classification_losses import LogisticLoss, SoftmaxLoss
@@ -47,6 +46,7 @@ from ..rounds import Call
 from ..selection import PerOutput
 from ..solvers import SGD, Exact, solver_for
 from ..sparse_model import Array, IndexArray, SparseModel
+from .models import SparseModels
 from .registry import KernelUpdates, kernel
 
 # The multiplications of a call below which one thread does it: to wake another takes as long.
