@@ -74,16 +74,19 @@ To follow it from the data up to `simulate`, read in this order:
 3. `sparse_model.py`: a vector, or a matrix, with few entries that are not zero
 4. `selection.py`: what counts as one of the tau atoms
 5. `dictionaries.py`: atoms, and projection onto a few of them
-6. `solvers.py`: the restricted problem, and ways to minimise it
-7. `fedgradmp.py`: Algorithm 1 (b is the minimiser) and Algorithm 2 (b is within delta of it)
+6. `solvers.py`: the restricted problem, and how a client minimises it
+7. `aggregation.py`: what an update looks like, and how those of a cohort become one
 8. `rounds.py`: the contract of a method, random streams, the loop
-9. `aggregation.py`: what an update looks like, and how those of a cohort become one
-10. `simulation.py`: `simulate`, and its result
+9. `fedgradmp.py`: Algorithm 1 (b is the minimiser) and Algorithm 2 (b is within delta of it)
+10. `simulation.py`: `simulate`
 
 In a simulation `federation.py` holds the rows of all clients, and `_compiled/registry.py` has each
-client of a cohort compute its update, or a kernel all of them (`compute_updates`). Two more files
-are worth reading: `callbacks.py`, which records and watches a run, and
-`_support/linear_algebra.py`, which solves small systems.
+client of a cohort compute its update, or a kernel all of them (`compute_updates`). By imports the
+path leads to two more files: `recording.py`, what a run records and returns, and
+`_support/linear_algebra.py`, which solves small systems. What one adds to it is beside it:
+`classification_losses.py`, `joint_selection.py`, `matrix_dictionary.py`, `descent.py` (solvers with
+a line search, or with second derivatives), `robust.py`, `faults.py`, `transport.py`,
+`update_validation.py`, and `callbacks.py`, which stops, shows and keeps a run.
 
 With Numba, compiled kernels do the clients' work for the methods, losses and data that they stand
 for. They select the same but for ties, and agree with these files up to rounding;

@@ -1,6 +1,7 @@
 """What a client update looks like, the updates of a cohort as one table, and aggregators.
 
-Three classes share what happens between the clients and the method. An `Aggregator` combines what
+In an exchange the server sends a message to a cohort of clients, and each returns its update. Three
+classes share what happens between the clients and the method. An `Aggregator` combines what
 the server sees into one row. It brings a `ClientSampler`, which draws the cohort of a round, and a
 `PrivacyMechanism`, through which pass the updates and the recorded objectives. By default the
 cohort is drawn uniformly, and the server sees every update. (The advice at the end of a simulation
@@ -97,7 +98,7 @@ class UpdateSpec:
             return np.zeros(prod(self.shape))
         return dense(self.near).reshape(-1)
 
-    def validate(self, update: Any) -> RejectReason | None:
+    def validate(self, update: object) -> RejectReason | None:
         """Return why an update has to be rejected, or None if it is as this describes it.
 
         Parameters

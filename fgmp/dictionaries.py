@@ -198,6 +198,7 @@ def parts_of(features: Any) -> tuple[Any, ...]:
     return features if isinstance(features, tuple) else (features,)
 
 
-def check_dictionary(dictionary: Any) -> Any:
+def check_dictionary(dictionary: object) -> Atoms:
     """Return a dictionary, or raise a ValueError for any other value."""
-    return check_kind("dictionary", dictionary, Atoms, "a Dictionary or a StandardBasis")
+    checked: Atoms = check_kind("dictionary", dictionary, Atoms, "a Dictionary or a StandardBasis")
+    return checked

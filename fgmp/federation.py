@@ -477,9 +477,12 @@ class Federation:
         }
 
 
-def check_federation(name: str, federation: Any) -> Any:
+def check_federation(name: str, federation: object) -> Federation:
     """Return a federation, or raise a ValueError for any other value."""
-    return check_kind(name, federation, Federation, "a Federation, as from_arrays makes one")
+    checked: Federation = check_kind(
+        name, federation, Federation, "a Federation, as from_arrays makes one"
+    )
+    return checked
 
 
 def _check_size(federation: Federation) -> None:

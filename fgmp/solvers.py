@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -176,7 +176,7 @@ class Solver(ABC):
 ITERATIVE_SOLVERS: dict[str, Solver] = {}
 
 
-def check_solver(solver: Any) -> None:
+def check_solver(solver: object) -> None:
     """Raise a ValueError for anything that is not a solver of a client."""
     expected = "a client's solver: Exact(), GradientDescent(...), Newton(...) or SGD(...)"
     check_kind("solver", solver, Solver, expected)
