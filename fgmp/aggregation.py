@@ -229,7 +229,7 @@ class Updates(NamedTuple):
 
 
 class ClientSampler:
-    """Draws the cohort of each round: uniformly without replacement, from the keyed streams.
+    """Draws the cohort of each round: uniformly without replacement, by `rounds.Streams`.
 
     Examples
     --------

@@ -89,7 +89,7 @@ class Run:
     progress : Progress
         The progress: round, state, and what was used so far.
     rows : list of dict
-        The history so far.
+        The history so far: of each recorded round, a number for each column of the history.
     best : Best
         The record with the lowest objective so far: value, round, state.
 

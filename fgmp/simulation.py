@@ -1,4 +1,4 @@
-"""`simulate`: a run from its start to its result, and what it warns of at its end."""
+"""`simulate`: check what was given, run the rounds with their callbacks, return the result."""
 
 from __future__ import annotations
 
