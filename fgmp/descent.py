@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Self
 
@@ -69,8 +69,15 @@ class SecondOrderProblem(RestrictedProblem):
     @classmethod
     def of_problem(cls, problem: RestrictedProblem) -> Self:
         """Return a restricted problem of coefficients with its second derivatives."""
-        values = {field.name: getattr(problem, field.name) for field in fields(RestrictedProblem)}
-        return cls(**values)
+        return cls(
+            problem.columns,
+            problem.targets,
+            problem.loss,
+            problem.dictionary,
+            problem.merged,
+            problem.indices,
+            problem.n_outputs,
+        )
 
     def orthonormalised(self) -> Self:
         """Return the same problem in orthonormal coordinates of the span.

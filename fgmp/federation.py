@@ -414,7 +414,7 @@ class Federation:
             feature_names=self.feature_names,
         )
 
-    # What a run asks of its transport (`fgmp.rounds.Transport`).
+    # What a run asks of its transport (`fgmp.transport.Transport`).
 
     def prepare(self, method: Any) -> Federation:
         """Return the federation in the coordinates of a method, with the features A_i Psi.

@@ -2,11 +2,9 @@
 
 In each exchange of a round the server sends a message to a cohort, and every client computes an
 update from its own rows. `server_update` is given the state of the server and, of the updates, only
-their aggregate. A `Transport` carries the messages and an `Aggregator` combines the updates; what
-the server sees of single updates on the way is up to the aggregator's `PrivacyMechanism`. None of
-them depends on a particular method.
-
-Random numbers are keyed: each purpose, round, exchange and client has its own (`Streams`).
+their aggregate. A `Transport` (`fgmp.transport`; in a simulation, the federation) carries the
+messages, and an `Aggregator` combines the updates; what the server sees of single updates on the
+way is up to the aggregator's `PrivacyMechanism`. None of them depends on a particular method.
 """
 
 from __future__ import annotations
@@ -166,9 +164,8 @@ class Method:
 class Streams:
     """Keyed random streams: every (purpose, round, exchange or fault, client) has its own numbers.
 
-    Random numbers are a function of (seed, purpose, round, exchange or fault, client), and Philox,
-    a counter-based generator, is that function. So no number depends on who else draws, or in which
-    order.
+    They are a function of the seed and of this key, computed by Philox, a counter-based generator.
+    So no number depends on who else draws, or in which order.
 
     Parameters
     ----------
