@@ -83,10 +83,10 @@ To follow it from the data up to `simulate`, read in this order:
 In a simulation `federation.py` holds the rows of all clients, and `_compiled/registry.py` has each
 client of a cohort compute its update, or a kernel all of them (`compute_updates`). By imports the
 path leads to two more files: `recording.py`, what a run records and returns, and
-`_support/linear_algebra.py`, which solves small systems. What one adds to it is beside it:
-`classification_losses.py`, `joint_selection.py`, `matrix_dictionary.py`, `descent.py` (solvers with
-a line search, or with second derivatives), `robust.py`, `faults.py`, `transport.py`,
-`update_validation.py`, and `callbacks.py`, which stops, shows and keeps a run.
+`_support/linear_algebra.py`, which solves small systems. What a reader of the two algorithms does
+not need is beside it: `classification_losses.py`, `joint_selection.py`, `matrix_dictionary.py`,
+`descent.py` (solvers with a line search, or with second derivatives), `robust.py`, `faults.py`,
+`transport.py`, `update_validation.py`, and `callbacks.py`, which stops, shows and keeps a run.
 
 With Numba, compiled kernels do the clients' work for the methods, losses and data that they stand
 for. They select the same but for ties, and agree with these files up to rounding;

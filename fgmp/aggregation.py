@@ -1,8 +1,8 @@
 """What a client update looks like, the updates of a cohort as one table, and aggregators.
 
 In an exchange the server sends a message to a cohort of clients, and each returns its update. Three
-classes share what happens between the clients and the method. An `Aggregator` combines what
-the server sees into one row. It brings a `ClientSampler`, which draws the cohort of a round, and a
+classes share what happens between the clients and the method. An `Aggregator` combines what the
+server sees into one row. It brings a `ClientSampler`, which draws the cohort of a round, and a
 `PrivacyMechanism`, through which pass the updates and the recorded objectives. By default the
 cohort is drawn uniformly, and the server sees every update. (The advice at the end of a simulation
 looks at data that are at hand, and `prepare` and `check_method` at the true `ProblemInfo`.)
