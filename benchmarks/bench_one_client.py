@@ -11,7 +11,7 @@ from harness import AT_LEAST, AT_MOST, Finding, Row, Scale, interleaved
 from peers import peer
 
 import fgmp
-from fgmp.simulation import Result
+from fgmp.recording import Result
 
 SIZES = [(500, 2000, 20), (1000, 10_000, 50), (2000, 20_000, 100)]
 FRACTIONS = (0.3, 0.2, 0.1, 0.05)

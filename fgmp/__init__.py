@@ -74,16 +74,19 @@ To follow it from the data up to `simulate`, read in this order:
 3. `sparse_model.py`: a vector, or a matrix, with few entries that are not zero
 4. `selection.py`: what counts as one of the tau atoms
 5. `dictionaries.py`: atoms, and projection onto a few of them
-6. `solvers.py`: the restricted problem, and ways to minimise it
-7. `fedgradmp.py`: Algorithm 1 (b is the minimiser) and Algorithm 2 (b is within delta of it)
+6. `solvers.py`: the restricted problem, and how a client minimises it
+7. `aggregation.py`: what an update looks like, and how those of a cohort become one
 8. `rounds.py`: the contract of a method, random streams, the loop
-9. `aggregation.py`: what an update looks like, and how those of a cohort become one
-10. `simulation.py`: `simulate`, and its result
+9. `fedgradmp.py`: Algorithm 1 (b is the minimiser) and Algorithm 2 (b is within delta of it)
+10. `simulation.py`: `simulate`
 
 In a simulation `federation.py` holds the rows of all clients, and `_compiled/registry.py` has each
-client of a cohort compute its update, or a kernel all of them (`compute_updates`). Two more files
-are worth reading: `callbacks.py`, which records and watches a run, and
-`_support/linear_algebra.py`, which solves small systems.
+client of a cohort compute its update, or a kernel all of them (`compute_updates`). By imports the
+path leads to two more files: `recording.py`, what a run records and returns, and
+`_support/linear_algebra.py`, which solves small systems. What a reader of the two algorithms does
+not need is beside it: `classification_losses.py`, `joint_selection.py`, `matrix_dictionary.py`,
+`descent.py` (solvers with a line search, or with second derivatives), `robust.py`, `faults.py`,
+`transport.py`, `update_validation.py`, and `callbacks.py`, which stops, shows and keeps a run.
 
 With Numba, compiled kernels do the clients' work for the methods, losses and data that they stand
 for. They select the same but for ties, and agree with these files up to rounding;
@@ -103,38 +106,42 @@ from .aggregation import (
     ClientSampler,
     Mean,
     PrivacyMechanism,
-    RejectReason,
     UpdateSpec,
 )
 from .baselines.dual_averaging import FastFedDualAvg, FedDualAvg
 from .baselines.first_order import FedAvg, FedHT, FedIterHT, FedMid
-from .callbacks import Bar, Callback, Checkpoint, History, Run, stop_at, stop_when_stalled
+from .callbacks import Bar, Checkpoint, stop_at, stop_when_stalled
 from .classification_losses import LogisticLoss, SoftmaxLoss
 from .client import Client, ProblemInfo
 from .datasets import digits_by_writer, make_sparse_regression
 from .datasets.synthetic import gaussian_dictionary
-from .dictionaries import Atoms, Dictionary, StandardBasis
+from .descent import GradientDescent, Newton
+from .dictionaries import Atoms, StandardBasis
 from .dictionary_learning import ksvd
 from .faults import Corrupted, DropOut, Faulty
 from .federation import Federation
 from .fedgradmp import FedGradMP
 from .joint_selection import Overall, PerAtom
 from .losses import Loss, SquaredLoss
+from .matrix_dictionary import Dictionary
 from .metrics import accuracy_on
 from .privacy.ledger import Ledger
 from .privacy.noise import GaussianNoise
 from .privacy.secure_sums import SecureSum
+from .recording import Callback, History, RecordedModel, Result, Run
 from .robust import Median, TrimmedMean
-from .rounds import Exchange, Method, Transport
+from .rounds import Exchange, Method
 from .selection import PerOutput, Selection
 from .shared_support.method import SharedSupportGradMP
 from .shared_support.newton import LocalSteps, NewtonOnSupport, SupportSolver
 from .shared_support.polishing import polish
 from .shared_support.sketches import CountSketch, LargestEntries
-from .simulation import RecordedModel, Result, simulate
-from .solvers import SGD, Exact, GradientDescent, Newton, RestrictedProblem, Solver
+from .simulation import simulate
+from .solvers import SGD, Exact, RestrictedProblem, Solver
 from .sparse_model import SparseModel
+from .transport import Transport
 from .tuning import tune
+from .update_validation import RejectReason
 
 if TYPE_CHECKING:
     from .estimators import FedGradMPClassifier, FedGradMPRegressor

@@ -1,7 +1,8 @@
 """What a client update looks like, the updates of a cohort as one table, and aggregators.
 
-Three classes share what happens between the clients and the method. An `Aggregator` combines what
-the server sees into one row. It brings a `ClientSampler`, which draws the cohort of a round, and a
+In an exchange the server sends a message to a cohort of clients, and each returns its update. Three
+classes share what happens between the clients and the method. An `Aggregator` combines what the
+server sees into one row. It brings a `ClientSampler`, which draws the cohort of a round, and a
 `PrivacyMechanism`, through which pass the updates and the recorded objectives. By default the
 cohort is drawn uniformly, and the server sees every update. (The advice at the end of a simulation
 looks at data that are at hand, and `prepare` and `check_method` at the true `ProblemInfo`.)
@@ -15,7 +16,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,9 +24,11 @@ import numpy as np
 from .client import ProblemInfo
 from .selection import PER_OUTPUT, Selection
 from .sparse_model import Array, IndexArray, SparseModel, dense
+from .update_validation import RejectReason, reason_to_reject
 
 if TYPE_CHECKING:
-    from .rounds import Call, Method, Streams, Transport
+    from .rounds import Call, Method, Streams
+    from .transport import Transport
 
 Update = Array | SparseModel  # what a client sends back
 Message = Any  # what it is sent: an array, a sparse model, an int, or a tuple of these
@@ -50,62 +52,6 @@ def n_bytes(message: Message) -> int:
         return array.itemsize
     entry_bytes = _INDEX_BYTES + array.itemsize
     return min(entry_bytes * int(np.count_nonzero(array)), array.nbytes)
-
-
-class RejectReason(StrEnum):
-    """Why the server does without an update; a member equals its string and prints as it.
-
-    Examples
-    --------
-    >>> import fgmp
-    >>> import numpy as np
-    >>> reason = fgmp.UpdateSpec(shape=(2,)).validate(np.array([1.0, np.nan]))
-    >>> reason is fgmp.RejectReason.NOT_FINITE, reason == "not_finite"
-    (True, True)
-    >>> print(*fgmp.RejectReason)
-    missing late not_finite malformed indices too_many withheld
-    """
-
-    MISSING = "missing"
-    LATE = "late"
-    NOT_FINITE = "not_finite"
-    MALFORMED = "malformed"
-    INDICES = "indices"  # out of range, repeated, or not in order
-    TOO_MANY = "too_many"
-    WITHHELD = "withheld"  # by secure sums, see `SecureSum`
-
-
-class Rejected(NamedTuple):
-    """What a transport returns in place of an update that the server has to do without."""
-
-    reason: RejectReason = RejectReason.MISSING
-
-
-@dataclass(frozen=True, eq=False)
-class SparseModels(Sequence[SparseModel]):
-    """The models of several clients: a sequence of `SparseModel` whose numbers lie in two arrays.
-
-    Parameters
-    ----------
-    supports : ndarray of int, shape (n_models, k)
-    values : ndarray of float, shape (n_models, k)
-    counts : ndarray of int, shape (n_models,)
-        How many entries of its row each model has.
-    shape : tuple of int
-        Shape of the dense coefficients of each model.
-    """
-
-    supports: IndexArray
-    values: Array
-    counts: IndexArray
-    shape: tuple[int, ...]
-
-    def __len__(self) -> int:
-        return len(self.counts)
-
-    def __getitem__(self, index: Any) -> Any:
-        count = self.counts[index]
-        return SparseModel(self.supports[index, :count], self.values[index, :count], self.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +98,7 @@ class UpdateSpec:
             return np.zeros(prod(self.shape))
         return dense(self.near).reshape(-1)
 
-    def validate(self, update: Any) -> RejectReason | None:
+    def validate(self, update: object) -> RejectReason | None:
         """Return why an update has to be rejected, or None if it is as this describes it.
 
         Parameters
@@ -160,42 +106,7 @@ class UpdateSpec:
         update : object
             Whatever a transport returned for a client; it may come from a stranger.
         """
-        if update is None:
-            return RejectReason.MISSING
-        if isinstance(update, Rejected):
-            return RejectReason(update.reason)
-        if not self._has_layout(update):
-            return RejectReason.MALFORMED
-
-        values = update.values if isinstance(update, SparseModel) else update
-        if not np.isfinite(values).all():
-            return RejectReason.NOT_FINITE
-        if isinstance(update, SparseModel):
-            return self._validate_support(update.support)
-        return None
-
-    def _has_layout(self, update: Any) -> bool:
-        """Whether an update has the kind, the type and the shape of this description."""
-        is_sparse = isinstance(update, SparseModel)
-        if is_sparse != (self.most is not None):
-            return False
-        values = update.values if is_sparse else update
-        if not isinstance(values, np.ndarray) or values.dtype != self.dtype:
-            return False
-        if update.shape != self.shape:
-            return False
-        return not is_sparse or _is_index_vector(update.support, values.shape)
-
-    def _validate_support(self, support: IndexArray) -> RejectReason | None:
-        """Check that indices are in range, increasing, and no more than there may be."""
-        if not len(support):
-            return None
-        in_range = support[0] >= 0 and support[-1] < prod(self.shape)
-        if not in_range or (support[1:] <= support[:-1]).any():
-            return RejectReason.INDICES
-        if self.most is not None and not self.selection.holds(support, self.shape, self.most):
-            return RejectReason.TOO_MANY
-        return None
+        return reason_to_reject(self, update)
 
     def stack(self, updates: Sequence[Any], weights: Array) -> Updates:
         """Return the accepted updates of a cohort as one table, a row for each of them.
@@ -207,8 +118,10 @@ class UpdateSpec:
         weights : ndarray of float, shape (cohort_size,)
             The p_i of the whole cohort.
         """
-        if isinstance(updates, SparseModels):
-            return self._stack_models(updates, weights)
+        # The models of a compiled kernel lie in one table already (`_compiled/models.py`).
+        if hasattr(updates, "stack"):
+            table: Updates = updates.stack(self, weights)
+            return table
         reasons = [self.validate(update) for update in updates]
         accepted = np.flatnonzero([reason is None for reason in reasons])
         rejected = Counter(reason.value for reason in reasons if reason is not None)
@@ -222,27 +135,8 @@ class UpdateSpec:
             supports = [np.empty(0, np.intp), *(model.support for model in rows)]
             entries = Entries(row_of_entry, np.concatenate(supports))
             values = np.concatenate([np.empty(0, self.dtype), *(model.values for model in rows)])
-        return Updates(
-            self, accepted, weights[accepted], entries, values, rejected, _bytes_up(entries, values)
-        )
-
-    def _stack_models(self, models: SparseModels, weights: Array) -> Updates:
-        """Stack models of a compiled kernel: of them it is only checked that they are finite.
-
-        Their layout is right by construction.
-        """
-        is_entry = np.arange(models.supports.shape[1]) < models.counts[:, None]
-        is_finite = np.isfinite(np.where(is_entry, models.values, 0)).all(axis=1)
-        accepted = np.flatnonzero(is_finite)
-        rejected = Counter({RejectReason.NOT_FINITE.value: int((~is_finite).sum())})
-
-        is_entry = is_entry[is_finite]
-        row_of_entry = np.repeat(np.arange(len(accepted)), models.counts[is_finite])
-        entries = Entries(row_of_entry, models.supports[is_finite][is_entry])
-        values = models.values[is_finite][is_entry]
-        return Updates(
-            self, accepted, weights[accepted], entries, values, rejected, _bytes_up(entries, values)
-        )
+        bytes_up = bytes_up_of(entries, values)
+        return Updates(self, accepted, weights[accepted], entries, values, rejected, bytes_up)
 
     def _dense_rows(self, updates: list[Array]) -> Array:
         """Return dense updates as the rows of a matrix, also if there are none."""
@@ -256,13 +150,6 @@ class UpdateSpec:
         return row.reshape(self.shape).astype(self.dtype, copy=False)
 
 
-def _is_index_vector(support: Any, shape: tuple[int, ...]) -> bool:
-    """Whether these are indices, one for each value."""
-    if not isinstance(support, np.ndarray) or support.dtype.kind != "i":
-        return False
-    return bool(support.shape == shape == (support.size,))
-
-
 class Entries(NamedTuple):
     """Where the entries of sparse updates stand in the table: row and column of each."""
 
@@ -270,7 +157,7 @@ class Entries(NamedTuple):
     column: IndexArray
 
 
-def _bytes_up(entries: Entries | None, values: Array) -> int:
+def bytes_up_of(entries: Entries | None, values: Array) -> int:
     """Return what updates took on the wire; a dense row travels as entries if that is shorter."""
     entry_bytes = _INDEX_BYTES + values.itemsize
     if entries is not None:
@@ -342,7 +229,7 @@ class Updates(NamedTuple):
 
 
 class ClientSampler:
-    """Draws the cohort of each round: uniformly without replacement, from the keyed streams.
+    """Draws the cohort of each round: uniformly without replacement, by `rounds.Streams`.
 
     Examples
     --------

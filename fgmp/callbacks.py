@@ -1,34 +1,32 @@
 """Callbacks: callables invoked with the `Run` after every round. Returning True stops the run.
 
-Optional methods `begin(run)` and `end(run)` are called before the first round and after the last.
-Callbacks do not change a bit of the run.
+Here are those that keep a run in a file, stop it, or show how far it is; `fgmp.recording` says what
+a callback may see. Callbacks do not change a bit of the run.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import joblib
 import numpy as np
 
-from ._support.validation import check_integer, check_kind, check_number, check_sequence, short_repr
+from ._support.validation import check_integer, check_kind, check_number, short_repr
 from ._support.warnings import warn_user
-from .aggregation import Aggregator, Update
-from .rounds import Method, Progress, State, Streams, Transport
-from .sparse_model import Array, IndexArray, SparseModel, dense
+from .recording import Best, Run
+from .rounds import Progress, State, Streams
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -40,288 +38,10 @@ except ImportError:  # not a POSIX system: two runs on one path are not noticed 
 
 _PAUSE = 60.0  # seconds between two checkpoints, by default
 
-# The columns that runs have, some of them under some aggregators only.
-_COLUMNS = (
-    "round",
-    "relative_error",
-    "objective",
-    "seconds",
-    "bytes_up",
-    "bytes_down",
-    "clients",
-    "rejected",
-    "epsilon",
-)
-
 # A checkpoint is one line, "fgmp checkpoint FORMAT SHA256", and a pickle, whose checksum this is.
 _NAME = "fgmp checkpoint"
 _FORMAT = 3
 _HEAD_BYTES = len(f"{_NAME} {_FORMAT} {hashlib.sha256().hexdigest()}\n")
-
-
-class Callback(Protocol):
-    """What `simulate` calls after every round: any function of the `Run`.
-
-    An object may also have methods `begin(run)` and `end(run)`, which are called before the first
-    round and after the last, however the run ends.
-
-    Examples
-    --------
-    Stop once the clients have sent a kilobyte:
-
-    >>> import fgmp
-    >>> def is_enough(run):
-    ...     return run.progress.bytes_up > 1000
-    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
-    >>> result = fgmp.simulate(fgmp.FedGradMP(3), federation, 500, rng=0, callbacks=is_enough)
-    >>> before, after = result.history["bytes_up"][-2:].tolist()
-    >>> before <= 1000 < after
-    True
-    """
-
-    def __call__(self, run: Run, /) -> object:
-        """Return True to stop the run; anything that is not true lets it go on."""
-
-
-class Best(NamedTuple):
-    """The record with the lowest objective: its value, its round, and the state of the server."""
-
-    value: float
-    round: int
-    state: State
-
-
-class Estimate(NamedTuple):
-    """The coefficients alpha that a state stands for, and the signal x = Psi alpha."""
-
-    coefficients: Update
-    x: Array
-
-
-@dataclass(repr=False)
-class Run:
-    """A run in progress, as callbacks see it.
-
-    Attributes
-    ----------
-    method, transport, streams, aggregator, cohort_size, rounds, history
-        What `simulate` was given, and what it made of it for this run.
-    progress : Progress
-        The progress: round, state, and what was used so far.
-    rows : list of dict
-        The history so far.
-    best : Best
-        The record with the lowest objective so far: value, round, state.
-
-    Examples
-    --------
-    Print the round, and the number of features of the model:
-
-    >>> import fgmp
-    >>> def show(run):
-    ...     model = run.estimate(run.progress.state).coefficients
-    ...     print("round", run.progress.round, "of", run.rounds, "has", len(model.support))
-    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
-    >>> result = fgmp.simulate(fgmp.FedGradMP(3), federation, rounds=2, rng=0, callbacks=show)
-    round 0 of 2 has 0
-    round 1 of 2 has 3
-    round 2 of 2 has 3
-    """
-
-    method: Method
-    transport: Transport
-    streams: Streams
-    aggregator: Aggregator
-    cohort_size: int
-    rounds: int
-    history: History
-    progress: Progress
-    rows: list[dict[str, float]] = field(default_factory=list)
-    best: Best = Best(np.inf, 0, None)
-
-    def __repr__(self) -> str:
-        method = type(self.method).__name__
-        return (
-            f"Run({method}, round {self.progress.round} of {self.rounds}, over {self.transport!r})"
-        )
-
-    def estimate(self, state: State) -> Estimate:
-        """Return the coefficients alpha that a state stands for, and the signal x = Psi alpha."""
-        coefficients = self.method.coefficients(state)
-        return Estimate(coefficients, self.method.dictionary.synthesise(dense(coefficients)))
-
-    def relative_error(self, x: Array) -> float:
-        """Return ||x - x#|| / ||x#||."""
-        error = (x - self.transport.truth).ravel()
-        return float(math.sqrt(error @ error) / self._norm_of_truth)
-
-    @cached_property
-    def _norm_of_truth(self) -> np.floating[Any]:
-        return np.linalg.norm(np.asarray(self.transport.truth))
-
-    @cached_property
-    def polled(self) -> IndexArray:
-        """The indices of the clients whose objective is recorded."""
-        return self.history.clients(self.transport, self.streams)
-
-    def column(self, name: str) -> Array:
-        """Return a column of the history; raise a ValueError that names those there are."""
-        last = self.rows[-1]
-        if name not in last:
-            names = ", ".join(map(repr, last))
-            raise ValueError(f"column is {short_repr(name)}; expected one of {names}")
-        return np.array([row[name] for row in self.rows])
-
-
-@dataclass(frozen=True)
-class History:
-    """What a run records: columns of equal length; the first row is of the start.
-
-    Parameters
-    ----------
-    every : int, default 1
-        Rounds between two rows.
-    metrics : mapping of str to callable, optional
-        More columns, under names that no column has: each is called with a copy of the estimate x
-        and returns a number.
-    objective_on : int, sequence of int, or None
-        Whose objective is recorded. None means all clients, which costs a product with all data. An
-        int is a number of clients, drawn once for the run. A sequence names clients by their index.
-        The objective on a sample is another function than f: compare it only with itself. With 0
-        no client is polled: there is no such column, and the best model is the last.
-
-    Examples
-    --------
-    >>> import fgmp
-    >>> import numpy as np
-    >>> history = fgmp.History(every=5, metrics={"nonzeros": np.count_nonzero}, objective_on=2)
-    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
-    >>> result = fgmp.simulate(fgmp.FedGradMP(3), federation, 10, rng=0, history=history)
-    >>> result.history["round"].tolist(), result.history["nonzeros"].tolist()
-    ([0, 5, 10], [0, 3, 3])
-    >>> len(result.objective_on)
-    2
-    """
-
-    every: int = 1
-    metrics: Mapping[str, Callable[[Array], float]] = field(default_factory=dict)
-    objective_on: int | Sequence[int] | None = None
-
-    def __post_init__(self) -> None:
-        check_integer("every", self.every)
-        expected = "a mapping of names to callables"
-        check_kind("metrics", self.metrics, Mapping, expected)
-        for name, metric in self.metrics.items():
-            if not isinstance(name, str) or not callable(metric):
-                raise ValueError(
-                    f"metrics has {short_repr(metric)} for {short_repr(name)}; expected {expected}"
-                )
-        _check_names(self.metrics, _COLUMNS)
-
-    def clients(self, transport: Transport, streams: Streams) -> IndexArray:
-        """Return the indices of the clients whose objective is recorded, increasing.
-
-        Raises
-        ------
-        ValueError
-            If `objective_on` does not fit the clients, or none of those that it names has a weight.
-        """
-        n_clients = len(transport.weights)
-        if self.objective_on is None:
-            return np.arange(n_clients)
-        if isinstance(self.objective_on, (int, np.integer)):
-            size = check_integer(
-                "objective_on",
-                self.objective_on,
-                at_least=0,
-                at_most=n_clients,
-                why="the number of clients",
-            )
-            return streams.sample(Streams.OBJECTIVE, 0, n_clients, size)
-
-        named = check_sequence(
-            "objective_on", self.objective_on, "clients by their index, or how many of them"
-        )
-        indices = np.unique(
-            [check_integer("objective_on", i, at_least=0, at_most=n_clients - 1) for i in named]
-        )
-        if not transport.weights[indices].sum() > 0:
-            raise ValueError(
-                f"objective_on names {len(indices)} clients; expected one with a positive weight"
-            )
-        return indices
-
-    def begin(self, run: Run) -> None:
-        """Raise a ValueError if this does not fit the run."""
-        privacy = run.aggregator.privacy
-        if privacy.spends_epsilon and self.objective_on is not None:
-            raise ValueError(
-                f"objective_on is {short_repr(self.objective_on)}; expected None in a run with "
-                "noise"
-            )
-        _check_names(self.metrics, privacy.extra_metrics(0))
-        self.clients(run.transport, run.streams)
-
-    def __call__(self, run: Run) -> None:
-        """Record the progress if a row is due."""
-        if run.progress.round % self.every == 0:
-            self.end(run)
-
-    def end(self, run: Run) -> None:
-        """Record the progress if it is not recorded already."""
-        progress = run.progress
-        if run.rows and run.rows[-1]["round"] >= progress.round:
-            return
-        estimate = run.estimate(progress.state)
-        objective = self._objective(run, estimate.coefficients)
-
-        row: dict[str, float] = {"round": progress.round}
-        if run.transport.truth is not None:
-            row["relative_error"] = run.relative_error(estimate.x)
-        if objective is not None:
-            row["objective"] = objective
-        row["seconds"] = progress.seconds
-        row["bytes_up"] = progress.bytes_up
-        row["bytes_down"] = progress.bytes_down
-        row["clients"] = progress.clients
-        row["rejected"] = progress.rejected.total()
-        row |= run.aggregator.privacy.extra_metrics(progress.round)
-        for name, metric in self.metrics.items():
-            # Each gets its own copy, because a metric may write into it.
-            row[name] = _as_number(name, metric(estimate.x.copy()))
-
-        if objective is None:
-            run.best = Best(float("nan"), progress.round, progress.state)
-        elif not run.rows or objective < run.best.value or np.isnan(run.best.value):
-            run.best = Best(objective, progress.round, progress.state)
-        run.rows.append(row)  # last, so that Ctrl-C before it leaves nothing out
-
-    def _objective(self, run: Run, coefficients: Update) -> float | None:
-        """Return the objective of a model; None if none is recorded."""
-        if not len(run.polled):
-            return None
-        if not isinstance(coefficients, SparseModel):
-            # A product with few columns is less work, from about a quarter of them.
-            if 4 * np.count_nonzero(coefficients) < coefficients.size:
-                coefficients = SparseModel.of(coefficients)
-        return run.aggregator.privacy.objective(run.transport, coefficients, run.polled)
-
-
-def _check_names(metrics: Mapping[str, Any], columns: Iterable[str]) -> None:
-    """Raise a ValueError if a metric would overwrite a column."""
-    for name in columns:
-        if name in metrics:
-            raise ValueError(
-                f"metrics has {name!r}, a column that runs have; expected another name"
-            )
-
-
-def _as_number(name: str, value: Any) -> float:
-    """Return what a metric returned as a number, which may be nan or infinite."""
-    array = np.asarray(value)
-    if array.ndim or array.dtype.kind not in "biuf":
-        raise ValueError(f"metrics[{name!r}] returned {short_repr(value)}; expected a number")
-    return float(array) if array.dtype.kind == "f" else int(array)
 
 
 class Checkpoint:
@@ -888,50 +608,3 @@ class Bar:
     def end(self, run: Run) -> None:
         """Leave the bar as it is."""
         self.bar.close()
-
-
-def check_callbacks(callbacks: Any) -> list[Callback]:
-    """Return callbacks, given as one or several, as a list.
-
-    Raises
-    ------
-    ValueError
-        If one of them is not callable.
-    """
-    several = list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
-    for callback in several:
-        if not callable(callback):
-            expected = "callbacks such as fgmp.stop_at(1e-6) or fgmp.Checkpoint(path)"
-            raise ValueError(f"callbacks has {short_repr(callback)}; expected {expected}")
-    return several
-
-
-def begin_callback(callback: Callback, run: Run) -> None:
-    """Call the method `begin` of a callback, if it has one."""
-    _hook(callback, "begin")(run)
-
-
-def end_callbacks(callbacks: Sequence[Callback], run: Run) -> None:
-    """End all callbacks, whatever one of them raises; then raise it."""
-    with ExitStack() as stack:  # which calls the last one first
-        for callback in reversed(callbacks):
-            stack.callback(_hook(callback, "end"), run)
-
-
-def end_callbacks_after_error(
-    callbacks: Sequence[Callback], run: Run, error: BaseException
-) -> None:
-    """End all callbacks after an error; what they raise is noted on it."""
-    for callback in callbacks:
-        try:
-            _hook(callback, "end")(run)
-        except Exception as another:
-            error.add_note(
-                f"At the end of the run {type(callback).__name__} failed too: {another!r}"
-            )
-
-
-def _hook(callback: Callback, name: str) -> Callable[[Run], object]:
-    """Return the method `begin` or `end` of a callback, or a function that does nothing."""
-    hook: Callable[[Run], object] = getattr(callback, name, lambda run: None)
-    return hook

@@ -44,8 +44,8 @@ class Client:
         y_i, as the loss uses them.
     loss : Loss
     client_id : int
-        Identifies the client. Its random draws in an exchange depend on the seed, the round, the
-        exchange and this id, and on no other client.
+        Identifies the client. Its random draws depend on the seed, the round and this id (and on
+        which exchange of the round it is, if a method has several), and on no other client.
 
     Examples
     --------
@@ -161,7 +161,8 @@ class ProblemInfo:
     Attributes
     ----------
     n_features : int
-        Number of coefficients for each output: n, or the number of atoms of the method.
+        Number of coefficients for each output, which is that of the columns of the features: n, or
+        the number of atoms if the method has a dictionary, because the features are then A_i Psi.
     loss : Loss
     rows : sequence of int
         |D_i|, the number of rows of each client.

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._support.linear_algebra import matching_pursuit, solve_semidefinite
 from ._support.validation import Seed, check_array, check_integer, check_seed
-from .dictionaries import Dictionary
+from .matrix_dictionary import Dictionary
 
 Matrix = NDArray[np.float64]
 

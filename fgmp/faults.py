@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._support.validation import check_integer, check_sequence, short_repr, validate_number_field
-from .rounds import Call, Message, Method, Streams, Transport
+from .rounds import Call, Message, Method, Streams
 from .sparse_model import Array, IndexArray
+from .transport import Transport
 
 BoolArray = NDArray[np.bool_]
 

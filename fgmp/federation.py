@@ -414,7 +414,7 @@ class Federation:
             feature_names=self.feature_names,
         )
 
-    # What a run asks of its transport (`fgmp.rounds.Transport`).
+    # What a run asks of its transport (`fgmp.transport.Transport`).
 
     def prepare(self, method: Any) -> Federation:
         """Return the federation in the coordinates of a method, with the features A_i Psi.
@@ -477,9 +477,12 @@ class Federation:
         }
 
 
-def check_federation(name: str, federation: Any) -> Any:
+def check_federation(name: str, federation: object) -> Federation:
     """Return a federation, or raise a ValueError for any other value."""
-    return check_kind(name, federation, Federation, "a Federation, as from_arrays makes one")
+    checked: Federation = check_kind(
+        name, federation, Federation, "a Federation, as from_arrays makes one"
+    )
+    return checked
 
 
 def _check_size(federation: Federation) -> None:

@@ -1,16 +1,11 @@
 """Federated gradient matching pursuit: what clients and server compute in Algorithms 1 and 2.
 
-`FedGradMP.client_update` is the loop over the local iterations of the pseudo-code, and
-`FedGradMP.server_update` the projection after the mean. The rest of it is elsewhere: the loop over
-the rounds and the cohort in `rounds.iterate`, the mean in `Updates.mean`, the weights p_i in the
-federation, and the accuracy delta of Algorithm 2 in the solver. A compiled kernel may stand for
-`client_update`, up to rounding; ``with fgmp.backend("reference"):`` runs the code below.
-
-A method (`fgmp.rounds`) has a start, and exchanges of four functions each. FedGradMP starts from
-zero and has one exchange: what the server sends (`message`), what a client computes from it
-(`client_update`), what the server makes of the aggregate of the updates (`server_update`), and what
-an update has to look like (`update_spec`). `Method` and `Exchange` are explained in `rounds`, and
-`UpdateSpec` in `aggregation`.
+`FedGradMP` is a method (`fgmp.rounds`) that starts from zero and has one exchange a round. Its
+`client_update` is the loop over the local iterations of the pseudo-code, and its `server_update`
+the projection after the mean. The rest is elsewhere: the loop over the rounds and the cohort in
+`rounds.iterate`, the mean in `Updates.mean`, the weights p_i in the federation, and the accuracy
+delta of Algorithm 2 in the solver. A compiled kernel may stand for `client_update`, up to rounding;
+``with fgmp.backend("reference"):`` runs the code below.
 """
 
 from collections.abc import Sequence
@@ -80,10 +75,10 @@ class FedGradMP(Method):
     Notes
     -----
     The pseudo-code leaves three things open. Every client starts a round with Lambda = supp(x_t),
-    as the proof of the paper's lem:GradMP_lem3 needs: x has to lie in the span of Gamma-hat. The
-    weights p_i are scaled to sum to one over the updates that are accepted. Of several minimisers
-    `Exact` takes, for the squared loss, the one of minimum norm; the other solvers start from x and
-    tend to the one nearest to it.
+    as the proof of the paper's lemma on identification needs (line 441 of its source, Lemma 3 in
+    ERRATA.md): x has to lie in the span of Gamma-hat. The weights p_i are scaled to sum to one over
+    the updates that are accepted. Of several minimisers `Exact` takes, for the squared loss, the
+    one of minimum norm; the other solvers start from x and tend to the one nearest to it.
 
     The eta_1, eta_2 and eta_3 of the paper's approximate projections are 1 for orthonormal atoms.
     For matching pursuit and for thresholding no finite bound holds in every dictionary;

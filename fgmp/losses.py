@@ -13,7 +13,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -176,7 +175,8 @@ class SquaredLoss(Loss):
         return direction
 
 
-def check_loss(name: str, loss: Any) -> Any:
+def check_loss(name: str, loss: object) -> Loss:
     """Return a loss, or raise a ValueError for any other value."""
     expected = "a loss object, such as fgmp.SquaredLoss() or one of a subclass of fgmp.Loss"
-    return check_kind(name, loss, Loss, expected)
+    checked: Loss = check_kind(name, loss, Loss, expected)
+    return checked

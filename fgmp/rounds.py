@@ -2,11 +2,9 @@
 
 In each exchange of a round the server sends a message to a cohort, and every client computes an
 update from its own rows. `server_update` is given the state of the server and, of the updates, only
-their aggregate. A `Transport` carries the messages and an `Aggregator` combines the updates; what
-the server sees of single updates on the way is up to the aggregator's `PrivacyMechanism`. None of
-them depends on a particular method.
-
-Random numbers are keyed: each purpose, round, exchange and client has its own (`Streams`).
+their aggregate. A `Transport` (`fgmp.transport`; in a simulation, the federation) carries the
+messages, and an `Aggregator` combines the updates; what the server sees of single updates on the
+way is up to the aggregator's `PrivacyMechanism`. None of them depends on a particular method.
 """
 
 from __future__ import annotations
@@ -16,15 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ._support.validation import check_integer
 from .aggregation import (
     Aggregator,
-    Rejected,
-    RejectReason,
     Update,
     Updates,
     UpdateSpec,
@@ -36,6 +32,10 @@ from .dictionaries import Atoms, StandardBasis
 from .losses import Loss
 from .selection import PER_OUTPUT, Selection
 from .sparse_model import Array, IndexArray, NonFiniteUpdate
+from .update_validation import Rejected, RejectReason
+
+if TYPE_CHECKING:
+    from .transport import Transport
 
 State = Any  # whatever a method keeps between rounds; a checkpoint pickles it
 
@@ -164,9 +164,8 @@ class Method:
 class Streams:
     """Keyed random streams: every (purpose, round, exchange or fault, client) has its own numbers.
 
-    Random numbers are a function of (seed, purpose, round, exchange or fault, client), and Philox,
-    a counter-based generator, is that function. So no number depends on who else draws, or in which
-    order.
+    They are a function of the seed and of this key, computed by Philox, a counter-based generator.
+    So no number depends on who else draws, or in which order.
 
     Parameters
     ----------
@@ -242,63 +241,6 @@ class Call(NamedTuple):
             return self.exchange.client_update(client, message, generator)
         except NonFiniteUpdate:
             return Rejected(RejectReason.NOT_FINITE)
-
-
-class Transport(Protocol):
-    """Transport to the clients: in memory, a wrapper around another transport, or a network.
-
-    Examples
-    --------
-    Log the rounds of another transport:
-
-    >>> import fgmp
-    >>> class Logged:
-    ...     def __init__(self, transport):
-    ...         self.transport = transport
-    ...     def __getattr__(self, name):
-    ...         return getattr(self.transport, name)
-    ...     def prepare(self, method):
-    ...         return Logged(self.transport.prepare(method))
-    ...     def run_clients(self, call, message, cohort):
-    ...         print("round", call.round, "asks", len(cohort), "clients")
-    ...         return self.transport.run_clients(call, message, cohort)
-    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
-    >>> result = fgmp.simulate(fgmp.FedGradMP(3), Logged(federation), 2, cohort_size=4, rng=0)
-    round 1 asks 4 clients
-    round 2 asks 4 clients
-    """
-
-    @property
-    def info(self) -> ProblemInfo:
-        """What a server knows of the clients, in the coordinates of the method."""
-
-    @property
-    def weights(self) -> Array:
-        """The weights p_i, shape (n_clients,), which sum to one."""
-
-    @property
-    def truth(self) -> Array | None:
-        """The model x# that made the data, if it is known."""
-
-    def prepare(self, method: Method) -> Transport:
-        """Return the transport for a run of a method, in the coordinates of its dictionary."""
-
-    def run_clients(self, call: Call, message: Message, cohort: IndexArray) -> Sequence[Any]:
-        """Return the updates of a cohort, in its order; None or `Rejected` for one that is missing.
-
-        A client's update is `call.update_of(client, message)`. A federation computes it for one
-        client after the other, or in one compiled kernel for all of them.
-        They need not be checked: `UpdateSpec.stack` rejects whatever is no such update.
-        """
-
-    def objectives(self, x: Update, indices: IndexArray | None = None) -> tuple[IndexArray, Array]:
-        """Return the indices of the clients that report their objective, and f_i(x) of each.
-
-        Asked are the clients of `indices`, or all of them.
-        """
-
-    def identity(self) -> dict[str, Any]:
-        """Return what tells these data from others, by name, for checkpoints."""
 
 
 @dataclass

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -196,7 +195,7 @@ class PerOutput(Selection):
 PER_OUTPUT = PerOutput()
 
 
-def check_selection(selection: Any) -> None:
+def check_selection(selection: object) -> None:
     """Raise a ValueError for anything that is not a selection."""
     check_kind("selection", selection, Selection, "PerOutput(), PerAtom() or Overall()")
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from ._support.validation import short_repr
 from .aggregation import Message
-from .dictionaries import Dictionary, StandardBasis
+from .dictionaries import StandardBasis
+from .matrix_dictionary import Dictionary
 from .sparse_model import Array, IndexArray, SparseModel
 
 # The name of the flat indices of a dense array: this prefix and the shape, as in "at 30x4".

@@ -1,150 +1,31 @@
-"""`simulate`: a run from its start to its result, and what it warns of at its end."""
+"""`simulate`: check what was given, run the rounds with their callbacks, return the result."""
+
+from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ._support.validation import Seed, check_integer, check_kind, check_protocol, check_seed
-from ._support.warnings import suppress_advice, warn_on_outcome
+from ._support.warnings import suppress_advice
 from .aggregation import Aggregator, Mean
-from .callbacks import (
-    Best,
+from .recording import (
     Callback,
     History,
+    Result,
     Run,
     begin_callback,
     check_callbacks,
     end_callbacks,
     end_callbacks_after_error,
+    result_of,
 )
-from .rounds import Method, Progress, State, Streams, Transport, check_cohort, iterate
-from .sparse_model import Array, IndexArray, dense
+from .rounds import Method, Progress, State, Streams, check_cohort, iterate
 
-
-@dataclass(frozen=True, eq=False)
-class RecordedModel:
-    """A model that a run recorded.
-
-    Attributes
-    ----------
-    x, support, coefficients : ndarray
-        As of `Result`.
-    round : int
-        When it was recorded; 0 is the start.
-    value : float
-        Its objective; nan if none was recorded.
-
-    Examples
-    --------
-    >>> import fgmp
-    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
-    >>> method = fgmp.FedIterHT(sparsity=3, learning_rate=0.05)
-    >>> result = fgmp.simulate(method, federation, rounds=20, rng=0)
-    >>> lowest = int(result.history["objective"].argmin())
-    >>> result.best.round == lowest, len(result.best.support)
-    (True, 3)
-    """
-
-    x: Array = field(repr=False)
-    support: IndexArray
-    coefficients: Array = field(repr=False)
-    round: int
-    value: float
-
-    def __repr__(self) -> str:
-        from ._support.displays import recorded_model_in_words
-
-        return recorded_model_in_words(self)
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """The result of a run.
-
-    Attributes
-    ----------
-    x : ndarray
-        The model of the last round, as a signal, shape (n_features,), or (n_features, n_outputs).
-    support : ndarray of int
-        Increasing positions of the nonzero coefficients (flattened, if the coefficients are a
-        matrix): features in the standard basis, atoms in a dictionary.
-    coefficients : ndarray
-        The coefficients alpha of x = Psi alpha; x itself in the standard basis.
-    history : dict of ndarray
-        One entry per recorded round; row 0 is the start. ``round``; ``relative_error``,
-        ||x - x#|| / ||x#||, if the truth is known; ``objective``, f(x), or its mean over
-        `objective_on`; ``seconds`` of the method's own work so far (at row 0 the preparation),
-        without what is recorded; ``bytes_up`` and ``bytes_down`` so far; ``clients``, how many took
-        part in every exchange of that round; ``rejected``, how many updates were rejected so far.
-        With noise also ``epsilon``, spent so far, and no ``objective``: see `GaussianNoise`.
-    best : RecordedModel
-        The model with the lowest objective on record, never worse than the start; with noise the
-        last.
-    seed : int
-        ``rng=seed`` repeats the run, but for noise and its cohorts, which come from a secret.
-    state : object
-        The last state of the server, from which ``simulate(..., state=)`` goes on.
-    rejected : Counter of str
-        How many updates were rejected, by reason: ``missing``, ``late``, ``not_finite``,
-        ``malformed``, ``indices`` (out of range, repeated, not in order), ``too_many``,
-        ``withheld`` (by secure sums, see `SecureSum`).
-    objective_on : ndarray of int
-        The indices of the clients whose objective is recorded.
-    method : Method
-        The method that ran: its dictionary is that of the coefficients.
-    interrupted : bool
-        Whether Ctrl-C ended the run. Then all this is of its last finished round, and `simulate`
-        did not return it but left it on the exception.
-    backend : {"compiled", "reference", "mixed"} or None
-        What computed the client updates in the rounds of this call: compiled kernels, the reference
-        implementation, or both. None if no client was asked, or if clients choose for themselves,
-        as over Flower.
-    fallbacks : Counter
-        The updates that the reference implementation computed, by the reason why: ``reference
-        backend chosen``, ``no kernel for this method``, ``overridden step``, ``no kernel for this
-        loss``, ``no kernel for these options or data``, ``numba is missing``, ``numba does not
-        work``, and for single clients ``nearly singular or not finite``.
-
-    Examples
-    --------
-    >>> import fgmp
-    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
-    >>> result = fgmp.simulate(fgmp.FedGradMP(sparsity=3), federation, rounds=5, rng=7)
-    >>> result.seed, len(result.support), result.history["round"].tolist()
-    (7, 3, [0, 1, 2, 3, 4, 5])
-    >>> longer = fgmp.simulate(result.method, federation, rounds=1, rng=8, state=result.state)
-    >>> longer.support.tolist() == result.support.tolist()
-    True
-    """
-
-    x: Array = field(repr=False)
-    support: IndexArray
-    coefficients: Array = field(repr=False)
-    history: dict[str, Array] = field(repr=False)
-    best: RecordedModel = field(repr=False)
-    seed: int
-    state: State = field(repr=False)
-    rejected: Counter[str]
-    objective_on: IndexArray = field(repr=False)
-    method: Method = field(repr=False)
-    interrupted: bool = False
-    backend: str | None = None
-    fallbacks: Counter[str] = field(default_factory=Counter, repr=False)
-
-    def __repr__(self) -> str:
-        from ._support.displays import result_in_words
-
-        return result_in_words(self)
-
-    def _repr_html_(self) -> str:
-        """Return a table for notebooks."""
-        from ._support.displays import html_of_result
-
-        return html_of_result(self)
+if TYPE_CHECKING:
+    from .transport import Transport
 
 
 def simulate(
@@ -264,7 +145,7 @@ def simulate(
     with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; its history says so
         try:
             _run_rounds(run, callbacks)
-            return _result(run)
+            return result_of(run)
         except KeyboardInterrupt as interrupt:
             if run.rows:
                 _attach_result(interrupt, run)
@@ -298,48 +179,9 @@ def _run_rounds(run: Run, callbacks: Sequence[Callback]) -> None:
     end_callbacks(begun, run)
 
 
-def _result(run: Run, interrupted: bool = False) -> Result:
-    """Return the result of a run, and warn of its outcome unless it was interrupted."""
-    from ._support.displays import HistoryTable
-
-    history = HistoryTable(
-        {name: np.array([row[name] for row in run.rows]) for name in run.rows[0]}
-    )
-    # Not every transport knows what its clients run.
-    record = getattr(run.transport, "backend_record", None)
-    last = _recorded_model(run, Best(float("nan"), run.progress.round, run.progress.state))
-    best = _recorded_model(run, run.best)
-    if not interrupted:
-        objective = history.get("objective", np.full(1, np.nan))
-        warn_on_outcome(run, objective, last.coefficients)
-    return Result(
-        x=last.x,
-        support=last.support,
-        coefficients=last.coefficients,
-        history=history,
-        best=best,
-        seed=run.streams.seed,
-        state=run.progress.state,
-        rejected=Counter(run.progress.rejected),
-        objective_on=run.polled,
-        method=run.method,
-        interrupted=interrupted,
-        backend=None if record is None else record.backend,
-        fallbacks=Counter() if record is None else Counter(record.fallbacks),
-    )
-
-
-def _recorded_model(run: Run, record: Best) -> RecordedModel:
-    """Return the model of a state, in arrays of its own."""
-    estimate = run.estimate(record.state)
-    coefficients = np.array(dense(estimate.coefficients))
-    support = np.flatnonzero(coefficients)
-    return RecordedModel(np.array(estimate.x), support, coefficients, record.round, record.value)
-
-
 def _attach_result(interrupt: KeyboardInterrupt, run: Run) -> None:
     """Put what there is of a run on the exception that ended it."""
-    interrupt.result = _result(run, interrupted=True)  # type: ignore[attr-defined]
+    interrupt.result = result_of(run, interrupted=True)  # type: ignore[attr-defined]
     rounds_done = f"{run.progress.round} of {run.rounds} rounds"
     interrupt.add_note(
         f"The run ended after {rounds_done}; this exception has them as its `result`."

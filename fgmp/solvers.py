@@ -2,76 +2,40 @@
 
 In each local iteration a client merges 2 tau atoms of the gradient with those of its model, and
 minimises its objective f_i over signals that are combinations of the merged atoms.
-`RestrictedProblem` is this problem, of a few coefficients, and a `Solver` minimises it: `Exact`
-(Algorithm 1), or `GradientDescent`, `Newton` and `SGD` (Algorithm 2).
-
-The coefficients of atoms that are not orthonormal depend on how the atoms lie. `GradientDescent`,
-`Newton` and `Exact` therefore work with the signal: a gradient, a distance and a minimum norm are
-those of the signal in the span, as in the paper, whatever atoms span it.
+`RestrictedProblem` is this problem, of a few coefficients, and a `Solver` minimises it: here
+`Exact`, by least squares (Algorithm 1), and `SGD` (Algorithm 2). `fgmp.descent` has gradient
+descent with a line search and Newton's method, which reach a given accuracy delta.
 """
 
 from __future__ import annotations
 
-import math
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Self
 
 import numpy as np
 
-from ._support.linear_algebra import (
-    block_hessian,
-    inner,
-    least_squares,
-    length_of,
-    orthonormal_combinations,
-    regularize_null_directions,
-    solve_semidefinite,
-    unit_of,
-)
+from ._support.linear_algebra import least_squares
 from ._support.validation import (
     check_kind,
     check_option,
     validate_integer_field,
     validate_number_field,
 )
-from ._support.warnings import convergence_warning
 from .client import Client
 from .dictionaries import Atoms
 from .losses import Loss
 from .sparse_model import Array, IndexArray, NonFiniteUpdate, SparseModel
 
-# Steps of a solver that stops at an accuracy only.
-_LIMIT = 10_000
-
-# A line search halves its step at most so often: then the step is below rounding in float64.
-_MOST_HALVINGS = 60
-
-# The share of the decrease that the slope promises which a step has to reach (Armijo's rule).
-_SUFFICIENT_DECREASE = 1e-4
-
-
-class LineSearchStep(NamedTuple):
-    """How far to go along a direction d, and what d does to the predictions."""
-
-    length: float
-    image: Array
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RestrictedProblem:
-    """The objective of a client as a function h of the coefficients of the k merged atoms.
+    """The objective of a client as a function h of the coefficients z of the k merged atoms.
 
-    With the matrix B that maps z to predictions, and the weight w of a row, which is 1/m for a mean
-    over m rows and 1 for a sum,
+    With the matrix B, which has the columns of A_i Psi on the merged atoms and maps z to
+    predictions, and the weight w of a row, which is 1/m for a mean over m rows and 1 for a sum,
 
         h(z) = w sum_j l((B z)_j, y_j),    grad h(z) = w B' l'(B z, y).
-
-    At first z are the coefficients of the merged atoms, and B has the columns of A_i Psi on them.
-    After `orthonormalised`, z are the q coordinates of the signal in an orthonormal basis Q of the
-    span of these atoms. It consists of combinations of them, Q = Psi V, and B = A_i Q.
 
     Parameters
     ----------
@@ -86,8 +50,6 @@ class RestrictedProblem:
     indices : ndarray of int, shape (k,)
         Their positions in the flattened matrix of shape (u, n_outputs) that `columns` multiplies.
     n_outputs : int
-    to_coefficients, to_coordinates : ndarray, shapes (k, q) and (q, k), or None
-        Matrices from coordinates z to coefficients (this is V), and back. None is the identity.
 
     Examples
     --------
@@ -108,11 +70,9 @@ class RestrictedProblem:
     merged: IndexArray
     indices: IndexArray
     n_outputs: int
-    to_coefficients: Array | None = None
-    to_coordinates: Array | None = None
 
     @classmethod
-    def of(cls, client: Client, merged: IndexArray, dictionary: Atoms) -> RestrictedProblem:
+    def of(cls, client: Client, merged: IndexArray, dictionary: Atoms) -> Self:
         """Return the problem of a client, whose features are A_i Psi, on merged positions."""
         n_outputs = client.n_outputs
         if n_outputs == 1:
@@ -130,60 +90,18 @@ class RestrictedProblem:
                 indices = used_index * n_outputs + merged % n_outputs
         return cls(columns, client.targets, client.loss, dictionary, merged, indices, n_outputs)
 
-    def on_rows(self, rows: IndexArray | None) -> RestrictedProblem:
+    def on_rows(self, rows: IndexArray | None) -> Self:
         """Return the problem of some of the rows, or of all if `rows` is None."""
         if rows is None:
             return self
         return replace(self, columns=self.columns[rows], targets=self.targets[rows])
 
-    def orthonormalised(self) -> RestrictedProblem:
-        """Return the same problem in orthonormal coordinates of the span.
-
-        Each output has those of the span of its own atoms.
-        """
-        if self.dictionary.orthonormal:
-            return self
-
-        atoms, outputs = np.divmod(self.merged, self.n_outputs)
-        is_same_output = outputs[:, None] == outputs
-        gram = self.dictionary.inner_products(atoms) * is_same_output
-        identity = np.eye(len(gram))
-        blocks = []
-        for output in range(self.n_outputs):
-            is_own = outputs == output
-            combinations = orthonormal_combinations(gram[np.ix_(is_own, is_own)])
-            blocks.append(identity[:, is_own] @ combinations)
-
-        # The columns of Q = Psi V are orthonormal, so the coordinates of Psi alpha are V' G alpha.
-        to_coefficients = np.hstack(blocks)
-        to_coordinates = to_coefficients.T @ gram
-        dtype = self.columns.dtype
-        return replace(
-            self,
-            to_coefficients=np.asarray(to_coefficients, dtype),
-            to_coordinates=np.asarray(to_coordinates, dtype),
-        )
-
-    def coefficients(self, z: Array) -> Array:
-        """Return the coefficients of the merged atoms."""
-        return z if self.to_coefficients is None else self.to_coefficients @ z
-
-    def start(self, coefficients: Array) -> Array:
-        """Return the z of coefficients of the merged atoms."""
-        return coefficients if self.to_coordinates is None else self.to_coordinates @ coefficients
-
-    @property
-    def n_coordinates(self) -> int:
-        """Number of entries of z."""
-        return len(self.merged if self.to_coordinates is None else self.to_coordinates)
-
     def predictions(self, z: Array) -> Array:
         """Return B z; if there are several outputs, with one contiguous column for each."""
-        factor = self.coefficients(z)
+        factor = z
         if self.n_outputs > 1:
-            matrix = np.zeros((self.columns.shape[1], self.n_outputs), self.columns.dtype)
-            matrix.reshape(-1)[self.indices] = factor
-            factor = matrix
+            factor = np.zeros((self.columns.shape[1], self.n_outputs), self.columns.dtype)
+            factor.reshape(-1)[self.indices] = z
         return (factor.T @ self.columns.T).T
 
     def pull_back(self, derivative: Array) -> Array:
@@ -191,7 +109,7 @@ class RestrictedProblem:
         product: Array = self.columns.T @ derivative
         if self.n_outputs > 1:
             product = product.reshape(-1)[self.indices]
-        return product if self.to_coefficients is None else self.to_coefficients.T @ product
+        return product
 
     @property
     def row_weight(self) -> float:
@@ -209,151 +127,6 @@ class RestrictedProblem:
     def gradient(self, predictions: Array) -> Array:
         """Return grad h(z), given the predictions B z."""
         return self.pull_back(self.derivative(predictions))
-
-    def hessian(self, predictions: Array) -> Array:
-        """Return the Hessian of h in z, given the predictions B z.
-
-        Its blocks are B_c' diag(w l''_cd) B_d, with B_c the columns of output c, and l''_cd the
-        derivative of entry c of l' in the prediction of output d.
-        """
-        atoms, outputs = np.divmod(self.indices, self.n_outputs)
-
-        def curvature(output: int) -> Array:
-            direction = np.zeros_like(predictions).reshape(len(predictions), -1)
-            direction[:, output] = self.row_weight
-            in_shape = direction.reshape(predictions.shape)
-            product = self.loss.curvature(predictions, self.targets, in_shape)
-            return product.reshape(direction.shape)
-
-        hessian = block_hessian(self.columns, atoms, outputs, self.n_outputs, curvature)
-        if self.to_coefficients is None:
-            return hessian
-        return self.to_coefficients.T @ hessian @ self.to_coefficients
-
-    @property
-    def shifts(self) -> Array:
-        """Orthonormal directions of z that do not change h, because they shift all outputs alike.
-
-        Only the softmax loss has some. They are the columns of an array of shape
-        (n_coordinates, n_shifts), which has none if the loss is not shift invariant. A shift gives
-        an atom the same coefficient for all outputs. In orthonormal coordinates, in which the
-        signal of output c is Q_c z_c, all Q_c z_c are equal: of all z these have the largest
-        || sum_c Q_c z_c ||^2, which is C ||z||^2 for C outputs.
-        """
-        if not self.loss.shift_invariant:
-            return np.zeros((self.n_coordinates, 0))
-
-        atoms = self.merged // self.n_outputs
-        if self.to_coefficients is None:
-            distinct_atoms, count = np.unique(atoms, return_counts=True)
-            common_atoms = distinct_atoms[count == self.n_outputs]
-            shifts: Array = (atoms[:, None] == common_atoms) / np.sqrt(self.n_outputs)
-            return shifts
-
-        gram = self.dictionary.inner_products(atoms)
-        energies, directions = np.linalg.eigh(self.to_coefficients.T @ gram @ self.to_coefficients)
-        return directions[:, energies >= (1 - 1e-9) * self.n_outputs]
-
-    @cached_property
-    def steepest(self) -> float:
-        """A bound on the change of a row's predictions by z of length one.
-
-        It is attained if there is one output.
-        """
-        rows = self.columns[:, self.indices // self.n_outputs]
-        if self.to_coefficients is not None:
-            rows = rows @ self.to_coefficients
-        return float(np.linalg.norm(rows, axis=1).max(initial=0.0))
-
-    @cached_property
-    def column_norms(self) -> Array:
-        """The norms of the columns."""
-        norms: Array = np.linalg.norm(self.columns, axis=0)
-        return norms
-
-    def line_search(
-        self, predictions: Array, derivative: Array, gradient: Array, direction: Array
-    ) -> LineSearchStep:
-        """Return how far to go along a direction d, and its image B d.
-
-        The length s is the minimiser of the quadratic model of h along d,
-
-            s = -grad h(z)' d / (w (B d)' l''(B z, y) (B d)),
-
-        which for the squared loss is the exact line search. It is halved until
-        h(z + s d) <= h(z) + 1e-4 s grad h(z)' d (Armijo's rule), which the squared loss never
-        needs. It is 0 if d is not a descent direction to rounding, or if no step decreases h.
-        """
-        image = self.predictions(direction)
-        slope = inner(gradient, direction)
-        curvature = self.loss.curvature(predictions, self.targets, image)
-        second_derivative = inner(image, curvature) * self.row_weight
-        if second_derivative <= 0 or not slope < -self._rounding_of_slope(derivative, direction):
-            return LineSearchStep(0.0, image)
-
-        precision = float(np.finfo(derivative.dtype).eps)
-        value = self.value(predictions)
-        tolerance = 16 * precision * abs(value)
-        length = -slope / second_derivative
-        for _ in range(_MOST_HALVINGS):
-            wanted = value + _SUFFICIENT_DECREASE * length * slope + tolerance
-            if self.value(predictions + length * image) <= wanted:
-                return LineSearchStep(length, image)
-            length /= 2
-        return LineSearchStep(0.0, image)
-
-    def _rounding_of_slope(self, derivative: Array, direction: Array) -> float:
-        """Return a bound on the rounding error of grad h' d, in any units of the columns.
-
-        The slope is the sum over the rows of products of the derivative and the image of d, which
-        is itself a sum over columns of size ``terms``.
-        """
-        precision = float(np.finfo(derivative.dtype).eps)
-        terms = self.column_norms[self.indices // self.n_outputs] * self.coefficients(direction)
-        n_roundings: float = (16 + len(derivative)) ** 0.5
-        return precision * n_roundings * length_of(derivative) * length_of(terms)
-
-    def converged(self, accuracy: float, predictions: Array, gradient: Array) -> bool:
-        """Return whether z is within `accuracy` of a minimiser, to rounding.
-
-        With the smallest positive eigenvalue mu of the Hessian at z and a bound rho on how fast the
-        curvature changes, the condition is
-
-            ||grad h(z)|| <= mu (1 - exp(-rho accuracy)) / rho,    or mu accuracy if rho = 0.
-
-        rho is 0 for the squared loss, and else the constant of `Loss.self_concordance` times the
-        steepest prediction. At a minimiser z + v the gradient is zero. Along v the curvature is at
-        least exp(-rho t ||v||) times that at z (F. Bach, Self-concordant analysis for logistic
-        regression, 2010, Proposition 1), so that ||grad h(z)|| >= mu (1 - exp(-rho ||v||)) / rho.
-        There is a minimiser, because the slope of h in every direction exceeds zero far out if
-        ||grad h(z)|| < mu / rho; rows that can be separated leave none. A loss of unknown
-        self-concordance has rho = 0, and is judged as if its Hessian were constant.
-
-        In directions of no curvature, to rounding, every point is a minimiser of the squared loss.
-        Far out, where a loss is flat, the curvature also vanishes in directions in which it was
-        positive at z = 0, and then nothing is certain.
-        """
-        eigenvalues = _positive(np.linalg.eigvalsh(self.hessian(predictions)))
-        smallest = float(eigenvalues[0]) if eigenvalues.size else np.inf
-        change_rate = self.loss.self_concordance * self.steepest
-        reach = accuracy
-        if change_rate > 0:
-            reach = -math.expm1(-change_rate * accuracy) / change_rate
-        if not length_of(gradient) <= reach * smallest:
-            return False
-        if self.loss.is_quadratic:
-            return True
-
-        at_zero = np.zeros_like(predictions)
-        eigenvalues_at_zero = _positive(np.linalg.eigvalsh(self.hessian(at_zero)))
-        return len(eigenvalues) >= len(eigenvalues_at_zero)
-
-
-def _positive(eigenvalues: Array) -> Array:
-    """Return those of increasing eigenvalues that are larger than rounding of the largest."""
-    rounding = len(eigenvalues) * np.finfo(eigenvalues.dtype).eps * eigenvalues[-1]
-    positive: Array = eigenvalues[eigenvalues > rounding]
-    return positive
 
 
 class Solver(ABC):
@@ -397,7 +170,13 @@ class Solver(ABC):
         """
 
 
-def check_solver(solver: Any) -> None:
+# Newton's method, with which `Exact` minimises losses that are not quadratic, and one step of
+# gradient descent, which `solver_for` takes for them. `fgmp.descent` is built on this module and
+# adds both, while `fgmp` is imported; then they stay.
+ITERATIVE_SOLVERS: dict[str, Solver] = {}
+
+
+def check_solver(solver: object) -> None:
     """Raise a ValueError for anything that is not a solver of a client."""
     expected = "a client's solver: Exact(), GradientDescent(...), Newton(...) or SGD(...)"
     check_kind("solver", solver, Solver, expected)
@@ -427,7 +206,7 @@ class Exact(Solver):
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """Return the minimiser. `start` matters only if the loss needs iterations."""
         if not problem.loss.is_quadratic:
-            return Newton(steps=100).minimise(problem, start, rng)
+            return ITERATIVE_SOLVERS["newton"].minimise(problem, start, rng)
 
         # Whether the solution is unique depends on the rank of the data on the merged atoms; if it
         # is not, the one whose signal is shortest is taken, in the metric of the atoms.
@@ -435,137 +214,6 @@ class Exact(Solver):
         if not problem.dictionary.orthonormal:
             metric = problem.dictionary.inner_products(problem.merged)
         return least_squares(problem.columns, problem.targets, metric)
-
-
-@dataclass(frozen=True)
-class GradientDescent(Solver):
-    """Run gradient descent with a line search (Algorithm 2).
-
-    Parameters
-    ----------
-    steps : int or None
-        The number of steps. None sets no limit except 10,000.
-    accuracy : float or None
-        delta of Algorithm 2: stop once ||b - b_opt||_2 <= delta is certain, to rounding (for a loss
-        of your own, if it has its `self_concordance`). None never checks, which saves an eigenvalue
-        problem in each step.
-
-    Warns
-    -----
-    sklearn.exceptions.ConvergenceWarning, or RuntimeWarning if scikit-learn is not installed
-        If `accuracy` without `steps` was not reached: after 10,000 steps, or because no step
-        decreases the objective by more than rounding.
-
-    Notes
-    -----
-    A step is z <- z + s d with d = -grad h(z) and the length s from
-    `RestrictedProblem.line_search`. It costs two products with the m x k columns, B d and B' l',
-    because the predictions B z are updated with B d.
-
-    Examples
-    --------
-    With an accuracy delta, Algorithm 2 ends within a multiple of delta of the truth:
-
-    >>> import fgmp
-    >>> federation = fgmp.make_sparse_regression(n_features=30, sparsity=2, heterogeneity=0, rng=0)
-    >>> method = fgmp.FedGradMP(sparsity=2, solver=fgmp.GradientDescent(accuracy=1e-4))
-    >>> result = fgmp.simulate(method, federation, rounds=10, rng=0)
-    >>> bool(result.history["relative_error"][-1] < 1e-3)
-    True
-    """
-
-    steps: int | None = None
-    accuracy: float | None = None
-
-    _advice = "a larger accuracy, or Newton, which needs fewer steps"
-
-    def __post_init__(self) -> None:
-        if self.steps is None and self.accuracy is None:
-            raise ValueError("steps and accuracy are both None; expected at least one of them")
-        validate_integer_field(self, "steps", optional=True)
-        validate_number_field(self, "accuracy", optional=True, above=0)
-
-    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
-        """Return the coefficients after the last step."""
-        inside = problem.orthonormalised()
-        z = inside.start(start)
-        predictions = inside.predictions(z)
-        is_certain = False
-
-        for _ in range(_LIMIT if self.steps is None else self.steps):
-            derivative = inside.derivative(predictions)
-            gradient = inside.pull_back(derivative)
-            if self.accuracy is not None:
-                is_certain = inside.converged(float(self.accuracy), predictions, gradient)
-                if is_certain:
-                    break
-
-            direction = self._direction(inside, predictions, gradient)
-            length, image = inside.line_search(predictions, derivative, gradient, direction)
-            if length == 0:
-                break
-            z = z + length * direction
-            predictions = predictions + length * image
-
-        if self.steps is None and not is_certain:
-            self._warn_of_accuracy(len(z), len(inside.targets))
-        return inside.coefficients(z)
-
-    def _direction(self, problem: RestrictedProblem, predictions: Array, gradient: Array) -> Array:
-        """Return -grad h(z), times a power of two so that squares neither overflow nor vanish."""
-        return -gradient * unit_of(gradient)
-
-    def _warn_of_accuracy(self, n_coordinates: int, n_rows: int) -> None:
-        warnings.warn(
-            f"{type(self).__name__} stopped before accuracy={self.accuracy:g} was certain, "
-            f"on a restricted problem of {n_coordinates} coordinates and {n_rows} rows; "
-            f"try {self._advice}",
-            convergence_warning(),
-            stacklevel=3,
-        )
-
-
-@dataclass(frozen=True)
-class Newton(GradientDescent):
-    """Run Newton's method with a line search; one step is exact for the squared loss.
-
-    A step is z <- z + s d with d = -H^+ grad h(z), where H is the Hessian of h. A singular Hessian
-    is inverted on its range. Everything is computed in float64, whatever the precision of the data,
-    because a Hessian of float32 is too inaccurate to divide by. The parameters, the warning and the
-    line search are those of `GradientDescent`.
-
-    Examples
-    --------
-    Three of four equal rows have the label +1, so that the minimiser is log 3:
-
-    >>> import fgmp
-    >>> import numpy as np
-    >>> labels = np.array([1.0, 1.0, 1.0, -1.0])
-    >>> client = fgmp.Client(np.ones((4, 1)), labels, fgmp.LogisticLoss())
-    >>> problem = fgmp.RestrictedProblem.of(client, np.array([0]), fgmp.StandardBasis())
-    >>> b = fgmp.Newton(steps=6).minimise(problem, np.zeros(1), np.random.default_rng(0))
-    >>> bool(abs(b[0] - np.log(3)) < 1e-9)
-    True
-    """
-
-    _advice = "a larger accuracy"
-
-    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
-        """Return the coefficients after the last step, in the precision of `start`."""
-        columns = problem.columns.astype(np.float64, copy=False)
-        targets = problem.targets
-        if targets.dtype.kind == "f":
-            targets = targets.astype(np.float64, copy=False)
-        in_float64 = replace(problem, columns=columns, targets=targets)
-        b = super().minimise(in_float64, start.astype(np.float64), rng)
-        return b.astype(start.dtype, copy=False)
-
-    def _direction(self, problem: RestrictedProblem, predictions: Array, gradient: Array) -> Array:
-        """Return -H^+ grad h(z), without a part along shifts, which do not change h."""
-        hessian, gradient = regularize_null_directions(
-            problem.hessian(predictions), gradient, problem.shifts
-        )
-        return -solve_semidefinite(hessian, gradient)
 
 
 @dataclass(frozen=True)
@@ -661,9 +309,6 @@ def minimise_on(
     return SparseModel(merged, b, start.shape)
 
 
-_DEFAULT_SOLVERS: dict[str, Solver] = {"exact": Exact(), "one_step": GradientDescent(steps=1)}
-
-
 def solver_for(loss: Loss) -> Solver:
     """Return the solver that FedGradMP takes by default, which ``loss.local_solver`` names.
 
@@ -673,5 +318,5 @@ def solver_for(loss: Loss) -> Solver:
     return coefficients as large as their steps make them. More steps gain if rows are many and lose
     if they are few: benchmarks/README.md has the measurements.
     """
-    name = f"local_solver of {loss!r}"
-    return _DEFAULT_SOLVERS[check_option(name, loss.local_solver, tuple(_DEFAULT_SOLVERS))]
+    check_option(f"local_solver of {loss!r}", loss.local_solver, ("exact", "one_step"))
+    return Exact() if loss.local_solver == "exact" else ITERATIVE_SOLVERS["one_step"]

@@ -24,7 +24,7 @@ IndexArray = NDArray[np.intp]
 
 
 class NonFiniteUpdate(FloatingPointError):
-    """A client has no finite update to send.
+    """A client has no finite update, no finite model to send back to the server.
 
     Only this package raises it. A FloatingPointError of a user's code is not caught.
     """

@@ -19,8 +19,8 @@ from ._support.validation import (
     short_repr,
 )
 from ._support.warnings import warn_user
-from .callbacks import Run, check_callbacks
 from .federation import Federation, check_federation
+from .recording import Run, check_callbacks
 from .rounds import Method
 from .simulation import simulate_part
 from .sparse_model import Array

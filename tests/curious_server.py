@@ -9,11 +9,11 @@ from unittest import mock
 import numpy as np
 
 import fgmp
-from fgmp.aggregation import Rejected
 from fgmp.client import Client
 from fgmp.privacy.secure_sums import SumsOnly
 from fgmp.rounds import Exchange
 from fgmp.sparse_model import dense
+from fgmp.update_validation import Rejected
 
 
 class Away:

@@ -10,8 +10,7 @@ from scipy.optimize import least_squares
 from scipy.special import huber
 
 import fgmp
-from fgmp import losses, selection
-from fgmp.aggregation import RejectReason
+from fgmp import RejectReason, losses, selection
 from fgmp.baselines import first_order
 
 ROOT = Path(__file__).parents[1]

@@ -9,8 +9,9 @@ from sklearn.metrics import log_loss, mean_squared_error
 
 import fgmp
 from fgmp import Overall
+from fgmp.descent import SecondOrderProblem
 from fgmp.dictionaries import StandardBasis
-from fgmp.solvers import RestrictedProblem, minimise_on
+from fgmp.solvers import minimise_on
 from fgmp.sparse_model import SparseModel
 
 LOSSES = {
@@ -92,7 +93,7 @@ def test_hessian_is_the_derivative_of_the_gradient(name):
     D = fgmp.Dictionary(rng.standard_normal((6, 5)))
     inside = replace(client, features=D.products(client.features))
     merged = np.array([0, 2, 3]) if name != "softmax" else np.array([0, 1, 4, 6, 8, 11, 13])
-    problem = RestrictedProblem.of(inside, merged, D).orthonormalised()
+    problem = SecondOrderProblem.of(inside, merged, D).orthonormalised()
     z = rng.standard_normal(len(merged))
     d = rng.standard_normal(len(merged))
     step = 1e-6

@@ -14,10 +14,11 @@ from malformed_updates import not_finite, of_entries, of_values, scaled_by
 
 import fgmp
 from fgmp import DropOut, Faulty
-from fgmp.aggregation import Mean, Rejected
+from fgmp.aggregation import Mean
 from fgmp.faults import Corrupted
 from fgmp.rounds import Call, Streams
 from fgmp.sparse_model import SparseModel, dense
+from fgmp.update_validation import Rejected
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning"),

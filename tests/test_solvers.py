@@ -13,8 +13,9 @@ from fgmp._support.linear_algebra import (
     regularize_null_directions,
     solve_semidefinite,
 )
+from fgmp.descent import SecondOrderProblem
 from fgmp.dictionaries import StandardBasis
-from fgmp.solvers import RestrictedProblem, minimise_on
+from fgmp.solvers import minimise_on
 from fgmp.sparse_model import SparseModel
 
 BASIS = StandardBasis()
@@ -330,7 +331,7 @@ def test_shifts_of_softmax_are_null_directions_that_get_curvature(
         merged = np.sort(
             [3 * atom + c for c, first in enumerate((0, 1, 3)) for atom in range(first, first + 5)]
         )
-    problem = RestrictedProblem.of(client, merged, atoms).orthonormalised()
+    problem = SecondOrderProblem.of(client, merged, atoms).orthonormalised()
     shifts = problem.shifts
     np.testing.assert_allclose(shifts.T @ shifts, np.eye(5), atol=1e-10)
     for alike in map(problem.predictions, shifts.T):

@@ -9,7 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from structure import packed_assignments, uses_of_any
+from structure import (
+    ASIDE,
+    nodes_at_import,
+    packed_assignments,
+    reachable,
+    reading_path,
+    uses_of_any,
+)
 
 import fgmp
 
@@ -22,6 +29,24 @@ def test_imports_follow_the_layers():
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     done = subprocess.run(command, cwd=PACKAGE.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+def test_reading_path_is_the_same_in_contributing():
+    """The docstring of the package and CONTRIBUTING name the same files in the same order."""
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"^\d+\. \[\w+\]\((fgmp/\w+\.py)\)", text, flags=re.MULTILINE)
+
+    assert named == reading_path()
+    assert len(named) <= 10
+
+
+def test_reading_path_leads_to_two_more_files():
+    """Whoever reads the path needs at most two files more, and the package names them."""
+    path = reading_path()
+    further = reachable(path, nodes_at_import) - set(path) - ASIDE
+
+    assert len(further) <= 2
+    assert all(f"`{name.removeprefix('fgmp/')}`" in fgmp.__doc__ for name in further)
 
 
 def test_no_module_has_the_name_of_a_public_function():

@@ -6,6 +6,7 @@ are for the planning of changes and fail no build. The layers of imports are con
 """
 
 import ast
+import doctest
 import re
 import subprocess
 import sys
@@ -18,7 +19,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "fgmp"
 MAX_LINE_LENGTH = 100
 # Files whose names explain them: everybody uses them, and they are no step of the reading path.
-ASIDE = {"fgmp/__init__.py", "fgmp/_support/validation.py", "fgmp/_support/warnings.py"}
+ASIDE = {
+    "fgmp/__init__.py",
+    "fgmp/_support/validation.py",
+    "fgmp/_support/warnings.py",
+    "fgmp/update_validation.py",
+}
 
 # Sides of an assignment that list several values.
 _DISPLAYS = (ast.Tuple, ast.List)
@@ -152,6 +158,21 @@ def count_lines_of_code(name: str) -> int:
     )
 
 
+def count_lines_of_examples(name: str) -> int:
+    """Return how many lines of a file are examples in docstrings, with their headings."""
+    parser = doctest.DocTestParser()
+    count = 0
+    for node in ast.walk(parse(ROOT / name)):
+        if not isinstance(node, (ast.Module, ast.ClassDef, *_FUNCTIONS[:2])):
+            continue
+        examples = parser.get_examples(ast.get_docstring(node) or "")
+        for example in examples:
+            count += example.source.count("\n") + example.want.count("\n")
+        if examples:
+            count += 3  # "Examples", the line under it, and the blank line above it
+    return count
+
+
 def figures_of(path: Path) -> Figures:
     """Return the figures of a file."""
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -173,9 +194,10 @@ def print_reading_path() -> None:
         print(f"  {count_lines(name):5}  {name}")
     of_code = sum(map(count_lines_of_code, path))
     total = sum(map(count_lines, path))
-    print(
-        f"  {total:5}  in {len(path)} files; {of_code} are neither docstrings, comments nor blank"
-    )
+    of_examples = sum(map(count_lines_of_examples, path))
+    print(f"  {total:5}  in {len(path)} files")
+    print(f"  {of_examples:5}  of them are examples in docstrings")
+    print(f"  {of_code:5}  are neither docstrings, comments nor blank")
 
     at_import = reachable(path, nodes_at_import)
     at_call = reachable(path, ast.walk) - at_import

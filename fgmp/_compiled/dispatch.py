@@ -32,19 +32,21 @@ from typing import Any
 import numpy as np
 
 from .._support.warnings import warn_user
-from ..aggregation import SparseModels
 from ..baselines.dual_averaging import FedDualAvg
 from ..baselines.first_order import FedIterHT, FedMid, FirstOrder
 from ..classification_losses import LogisticLoss, SoftmaxLoss
-from ..dictionaries import Dictionary, StandardBasis
+from ..descent import GradientDescent
+from ..dictionaries import StandardBasis
 from ..federation import Federation
 from ..fedgradmp import FedGradMP
 from ..joint_selection import PerAtom
 from ..losses import SquaredLoss
+from ..matrix_dictionary import Dictionary
 from ..rounds import Call
 from ..selection import PerOutput
-from ..solvers import SGD, Exact, GradientDescent, solver_for
+from ..solvers import SGD, Exact, solver_for
 from ..sparse_model import Array, IndexArray, SparseModel
+from .models import SparseModels
 from .registry import KernelUpdates, kernel
 
 # The multiplications of a call below which one thread does it: to wake another takes as long.

@@ -34,7 +34,7 @@ _FREE_BITS = 11
 # The most corrections of a solution before the factor is said not to serve.
 _REFINEMENTS = 3
 
-# A line search, as in `fgmp.solvers`: its most halvings, and the share of the decrease that the
+# A line search, as in `fgmp.descent`: its most halvings, and the share of the decrease that the
 # slope promises which a step has to reach.
 _MOST_HALVINGS = 60
 _SUFFICIENT_DECREASE = 1e-4
@@ -1061,7 +1061,7 @@ def take_gradient_steps(
 ) -> bool:
     """Minimise f_i on the merged atoms by `steps` of `GradientDescent`, from x, in place.
 
-    The numbers are those of `RestrictedProblem.line_search`. `columns` are those of `atoms`, all
+    The numbers are those of `SecondOrderProblem.line_search`. `columns` are those of `atoms`, all
     that are merged for some output, and `scores` the predictions at x, which change with it.
     Return False if a gradient is so large or so small that its squares overflow or vanish, or if
     merged atoms are dependent.

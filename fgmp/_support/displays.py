@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from ..simulation import RecordedModel, Result
+    from ..recording import RecordedModel, Result
 
 # The rows of a history that a notebook shows: these at its start, and these at its end.
 _FIRST_ROWS = 5

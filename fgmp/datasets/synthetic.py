@@ -15,8 +15,8 @@ from .._support.validation import (
     check_seed,
     short_repr,
 )
-from ..dictionaries import Dictionary
 from ..federation import Federation
+from ..matrix_dictionary import Dictionary
 from ..sparse_model import Array
 
 # Rows of a streamed matrix that are drawn at a time.

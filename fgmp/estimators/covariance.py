@@ -25,9 +25,9 @@ import numpy as np
 from .._support.linear_algebra import size_of_half, symmetric_from_half, upper_half
 from ..aggregation import UpdateSpec
 from ..client import Client
+from ..descent import SecondOrderProblem
 from ..dictionaries import StandardBasis
 from ..rounds import Exchange
-from ..solvers import RestrictedProblem
 from ..sparse_model import Array, IndexArray, SparseModel
 from .client_sums import ClientSums, State, join_digits, split_digits
 from .selection_path import StandardizedClients
@@ -95,7 +95,7 @@ class GradientProducts(ClientSums):
     def products(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """Return the loss, the Hessian and the outer product of a client."""
         (model,) = message
-        problem = RestrictedProblem.of(client, model.support, StandardBasis())
+        problem = SecondOrderProblem.of(client, model.support, StandardBasis())
         problem = replace(problem, columns=problem.columns.astype(np.float64))
         coefficients = model.values.astype(np.float64)
         predictions = problem.predictions(coefficients)

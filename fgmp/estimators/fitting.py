@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..rounds import Transport
 from ..sparse_model import Array, SparseModel
+from ..transport import Transport
 from .covariance import Covariance, coefficient_covariance
 from .refit import client_intercepts, refit_model, with_total_costs
 from .selection_path import (

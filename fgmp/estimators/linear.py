@@ -44,13 +44,13 @@ from .._support.warnings import (
     warn_user,
 )
 from ..aggregation import Aggregator
-from ..callbacks import Run
 from ..classification_losses import LogisticLoss, SoftmaxLoss
 from ..losses import Loss, SquaredLoss
 from ..privacy.ledger import Ledger
 from ..privacy.masking import Sessions
 from ..privacy.noise import GaussianNoise
 from ..privacy.secure_sums import SecureSum, TooLarge
+from ..recording import Run
 from ..rounds import check_cohort
 from ..shared_support.newton import Separated
 from ..sparse_model import Array, IndexArray

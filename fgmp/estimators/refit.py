@@ -7,11 +7,11 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._support.warnings import warn_user
-from ..callbacks import Run, stop_when_stalled
-from ..rounds import Transport
+from ..callbacks import stop_when_stalled
+from ..recording import Result, Run
 from ..shared_support.newton import SETTLED, NewtonOnSupport
-from ..simulation import Result
 from ..sparse_model import Array, SparseModel
+from ..transport import Transport
 from .client_sums import MeanResiduals
 from .selection_path import StandardizedClients, support_state
 from .session import NEWTON_STEPS, TOTALS, Session

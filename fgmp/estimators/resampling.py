@@ -19,8 +19,9 @@ import numpy as np
 
 from ..aggregation import Update
 from ..client import ProblemInfo
-from ..rounds import Call, Message, Method, Transport
+from ..rounds import Call, Message, Method
 from ..sparse_model import Array, IndexArray
+from ..transport import Transport
 from .session import FitClients
 
 if TYPE_CHECKING:

@@ -17,14 +17,16 @@ import numpy as np
 from .._support.displays import html_table
 from .._support.optional import needs
 from .._support.warnings import advise_once
-from ..callbacks import Run, stop_when_stalled
+from ..callbacks import stop_when_stalled
 from ..fedgradmp import FedGradMP
-from ..rounds import Method, Transport
+from ..recording import Run
+from ..rounds import Method
 from ..shared_support.elimination import backwards
 from ..shared_support.method import SharedState, SharedSupportGradMP
 from ..shared_support.newton import NewtonOnSupport, SupportState
 from ..shared_support.sketches import CountSketch
 from ..sparse_model import Array, SparseModel
+from ..transport import Transport
 from .client_sums import HeldOutLosses
 from .folds import Fold, n_folds_of
 from .session import TOTALS, FitClients, FitSettings, Session

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from ..aggregation import Aggregator
-from ..callbacks import History, Run
 from ..client import Client, ProblemInfo
 from ..joint_selection import PerAtom
 from ..losses import Loss
-from ..rounds import Method, Transport
+from ..recording import History, Result, Run
+from ..rounds import Method
 from ..selection import PerOutput, Selection
-from ..simulation import Result, simulate_part
+from ..simulation import simulate_part
+from ..transport import Transport
 from .groups import preview
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ import numpy as np
 
 from ..aggregation import UpdateSpec
 from ..client import Client
-from ..rounds import Exchange, Transport
+from ..rounds import Exchange
 from ..sparse_model import Array
+from ..transport import Transport
 from .client_sums import ClientSums, State, columns_of
 from .session import Session, share_of
 from .standardization import StandardizationStats

@@ -45,13 +45,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._support.optional import needs
-from ..aggregation import Rejected
 from ..federation import Federation
 from ..privacy.secagg_client import TRIPS, KeyPair, SecAggClient
 from ..privacy.secure_sums import SecureSum
 from ..rounds import Call, Method, Streams
 from ..serialization import from_json, from_wire, to_wire
 from ..sparse_model import Array, SparseModel, dense
+from ..update_validation import Rejected
 from .records import FLOWER, Fields, arrays_of, content_of, fields_of
 
 Load = Callable[[Any, Mapping[str, Any]], tuple[Any, Any]]

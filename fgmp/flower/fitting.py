@@ -14,7 +14,6 @@ import numpy as np
 from .._support.optional import needs
 from .._support.validation import check_protocol, check_sequence
 from .._support.warnings import warn_user
-from ..callbacks import Run
 from ..classification_losses import LogisticLoss, SoftmaxLoss
 from ..estimators.client_sums import ClientSums, HeldOutLosses, MeanResiduals, Moments
 from ..estimators.covariance import GradientProducts
@@ -25,6 +24,7 @@ from ..estimators.groups import preview
 from ..estimators.standardization import Standardization
 from ..estimators.unit_check import UnitComparison
 from ..losses import Loss, SquaredLoss
+from ..recording import Run
 from ..rounds import Method
 from ..shared_support.newton import NewtonOnSupport
 from ..sparse_model import Array

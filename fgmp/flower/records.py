@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from .._support.optional import needs
-from ..aggregation import Rejected, RejectReason
 from ..sparse_model import Array
+from ..update_validation import Rejected, RejectReason
 
 # What pip has to install for `fgmp.flower`, as pyproject.toml says it.
 FLOWER = "flwr[simulation]>=1.41,<1.42"

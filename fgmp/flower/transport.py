@@ -20,13 +20,13 @@ import numpy as np
 
 from .._support.validation import check_integer, check_number, check_option, short_repr
 from .._support.warnings import warn_user
-from ..aggregation import Rejected
 from ..client import ProblemInfo
 from ..losses import Loss, check_loss
 from ..privacy.secure_sums import MaskedSum, SecureSum
 from ..rounds import Call, Message, Method
 from ..serialization import from_wire, to_json, to_wire
 from ..sparse_model import Array, IndexArray, SparseModel
+from ..update_validation import Rejected
 from .mailbox import Mailbox
 from .records import Fields, Reply, content_of, parse_reply, printable
 from .secure import AlterUpload, SecureSession

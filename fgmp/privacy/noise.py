@@ -26,14 +26,15 @@ from ..aggregation import (
     ClientSampler,
     Mean,
     PrivacyMechanism,
-    RejectReason,
     Update,
     Updates,
 )
 from ..client import ProblemInfo
-from ..rounds import Call, Message, Streams, Transport
+from ..rounds import Call, Message, Streams
 from ..serialization import to_wire
 from ..sparse_model import Array, IndexArray
+from ..transport import Transport
+from ..update_validation import RejectReason
 from .secure_sums import SecureSum
 
 _PRECISION = 1e-3  # relative, of the noise multiplier

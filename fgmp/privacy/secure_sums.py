@@ -16,10 +16,12 @@ import numpy as np
 
 from .._support.validation import check_integer, check_kind, check_number
 from .._support.warnings import warn_user
-from ..aggregation import Aggregator, PrivacyMechanism, RejectReason, Update, Updates
+from ..aggregation import Aggregator, PrivacyMechanism, Update, Updates
 from ..client import ProblemInfo
-from ..rounds import Call, Message, Method, Transport
+from ..rounds import Call, Message, Method
 from ..sparse_model import Array, IndexArray
+from ..transport import Transport
+from ..update_validation import RejectReason
 from .ledger import Ledger
 from .masking import Sessions, TooFewClients, Unmasked, masked_sum
 
@@ -56,7 +58,7 @@ class MaskedSum(NamedTuple):
         The clients whose numbers are in it, as positions in the cohort.
     bytes_up, bytes_down : int
     rejected : Counter of str
-        How many other clients there were, by `fgmp.aggregation.RejectReason`.
+        How many other clients there were, by `fgmp.RejectReason`.
     """
 
     total: Array | None

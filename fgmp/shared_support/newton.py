@@ -30,8 +30,10 @@ from .._support.validation import (
 )
 from ..aggregation import UpdateSpec
 from ..client import Client, ProblemInfo
-from ..dictionaries import Atoms, Dictionary, StandardBasis, check_dictionary
+from ..descent import SecondOrderProblem
+from ..dictionaries import Atoms, StandardBasis, check_dictionary
 from ..losses import Loss
+from ..matrix_dictionary import Dictionary
 from ..rounds import Exchange, Message, Method
 from ..solvers import RestrictedProblem, Solver, check_solver, minimise_on
 from ..sparse_model import Array, SparseModel
@@ -351,7 +353,7 @@ class NewtonOnSupport(SupportSolver):
     def client_update(self, client: Client, message: Message, rng: np.random.Generator) -> Array:
         """Return f_i on the support to second order, as `update_spec` lays it out."""
         model, is_last = message[:2]
-        problem = RestrictedProblem.of(client, model.support, self.dictionary)
+        problem = SecondOrderProblem.of(client, model.support, self.dictionary)
         predictions = problem.predictions(model.values)
         parts = []
         if not is_last:

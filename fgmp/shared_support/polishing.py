@@ -9,9 +9,9 @@ import numpy as np
 from .._support.validation import Seed, check_kind
 from .._support.warnings import convergence_warning, say_that_nobody_answered
 from ..aggregation import Aggregator
-from ..callbacks import History
 from ..federation import Federation, check_federation
-from ..simulation import RecordedModel, Result, simulate_part
+from ..recording import History, RecordedModel, Result
+from ..simulation import simulate_part
 from ..sparse_model import Array, SparseModel
 from .newton import (
     NewtonOnSupport,

@@ -18,8 +18,9 @@ from scipy.sparse.linalg import LinearOperator
 from .._support.linear_algebra import length_of
 from .._support.validation import check_array, check_integer, check_kind, check_shape
 from ..client import Client
-from ..dictionaries import Atoms, Dictionary, check_dictionary
+from ..dictionaries import Atoms, check_dictionary
 from ..federation import Federation, check_federation
+from ..matrix_dictionary import Dictionary
 from ..selection import largest
 from ..sparse_model import Array, IndexArray
 from .theorems import ClientConstants

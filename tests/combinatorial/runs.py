@@ -12,8 +12,8 @@ from scipy import sparse
 import fgmp
 from fgmp import Overall
 from fgmp.dictionaries import StandardBasis
+from fgmp.recording import Result
 from fgmp.shared_support.newton import LocalSteps
-from fgmp.simulation import Result
 
 from .options import FIRST_ORDER, Case
 from .problems import SIZES, Problem, problem_of
