@@ -89,7 +89,7 @@ from fgmp.solvers import Exact, minimise_on
 # The theorem also says when $\kappa < 1$ is certain. Let $c$ be the restricted condition number of a client: the ratio
 # of the largest and the smallest curvature of $f_i$ that sparse directions meet, $4\tau$ coordinates at a time. For
 # exact projections $\kappa < 1$ is possible only if some clients have $c$ below 1.102, which
-# [05_convergence_theorem](05_convergence_theorem.ipynb) derives, and one client with $c \ge 2$ makes the bound void.
+# [06_convergence_theorem](06_convergence_theorem.ipynb) derives, and one client with $c \ge 2$ makes the bound void.
 # How large is $c$ here? Any choice $S$ of $4\tau$ columns gives a lower bound: the condition number of $A_S^\top A_S$.
 
 # %%

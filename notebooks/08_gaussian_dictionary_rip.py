@@ -15,7 +15,7 @@
 #
 # ![For B the flat direction is on a sparse circle, for BA away from all](pictures/08_gaussian_dictionary_rip.png)
 #
-# Left, the sphere of [04_restricted_convexity](04_restricted_convexity.ipynb) for data whose first two features are
+# Left, the sphere of [05_restricted_convexity](05_restricted_convexity.ipynb) for data whose first two features are
 # equal: the flat direction (white dot) lies on one of the three circles where the 2-sparse directions are, so there is
 # no curvature where it is needed. Right, the same data in a random dictionary: there is still a flat direction, but it
 # has been turned away from the circles.

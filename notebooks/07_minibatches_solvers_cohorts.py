@@ -12,7 +12,7 @@
 # **Question.** Real clients take minibatches, solve inexactly, answer now and then, and may have to keep their models
 # in a ball. Which of the paper's promises survive that, and what do they miss that the runs can do?
 #
-# ![Promised and measured errors of four ways to run FedGradMP](pictures/06_minibatches_solvers_cohorts.png)
+# ![Promised and measured errors of four ways to run FedGradMP](pictures/07_minibatches_solvers_cohorts.png)
 #
 # One federation, four ways to run it, with other data on each seed. The promises (squares) are true, and below the
 # error of the model that is zero everywhere. The runs (dots) are better by orders of magnitude.
@@ -25,8 +25,8 @@
 #
 # **Where it stands in the paper.** The remarks on Theorem 1, Sections IV-A to IV-C, and the appendix. Theorem 1, its
 # lemmas and the names that statements have in this project are in
-# [05_convergence_theorem](05_convergence_theorem.ipynb). What the number of clients does to noise is in
-# [07_statistical_rate](07_statistical_rate.ipynb), and printed formulas stand beside derived ones in
+# [06_convergence_theorem](06_convergence_theorem.ipynb). What the number of clients does to noise is in
+# [04_statistical_rate](04_statistical_rate.ipynb), and printed formulas stand beside derived ones in
 # [20_errata_checked](20_errata_checked.ipynb).
 
 # %% tags=["parameters"]
@@ -72,7 +72,7 @@ from fgmp.solvers import minimise_on
 # ## Four promises, four runs
 #
 # The theorems need clients with nearly orthonormal columns: a promise for all of them together needs condition
-# numbers below 1.102 ([05_convergence_theorem](05_convergence_theorem.ipynb)). So we draw such clients, and compare
+# numbers below 1.102 ([06_convergence_theorem](06_convergence_theorem.ipynb)). So we draw such clients, and compare
 # two things for each way to run them: the squared error after each round, and what the paper's theorem for this way
 # promises.
 
@@ -466,7 +466,7 @@ claim("theory-variance-repaired", f"with the measured growth of the variance and
 # ## What differs from the paper, and why
 #
 # - **The clients** are nearly orthonormal, since the paper's own data do not meet the conditions of its theorems
-#   ([04_restricted_convexity](04_restricted_convexity.ipynb)).
+#   ([05_restricted_convexity](05_restricted_convexity.ipynb)).
 # - **The formulas** follow the proofs, where the printed ones differ ([ERRATA.md](../ERRATA.md)).
 # - **Noise.** It is so small that the bounds say something.
 # - **Chance.** The constants $\bar\rho^+$ of minibatches are means over some minibatches, not over all.
@@ -536,5 +536,5 @@ claim("theory-variance-repaired", f"with the measured growth of the variance and
 # - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory
 #   70(6), 4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
 #
-# Next: [07_statistical_rate](07_statistical_rate.ipynb), because what errors do in the mean of many clients is worth
-# a picture of its own.
+# Next: [08_gaussian_dictionary_rip](08_gaussian_dictionary_rip.ipynb), because some data have no curvature at all along
+# some sparse vectors, and a random dictionary gives it to them.

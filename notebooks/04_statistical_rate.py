@@ -12,7 +12,7 @@
 # **Question.** Every client fits its own noise a little. Does averaging take that out again, so that the last error
 # falls with the number of rows of all clients together? And does Theorem 1 say so?
 #
-# ![With more clients beta grows, the residual stays, the measured error falls](pictures/07_statistical_rate.png)
+# ![With more clients beta grows, the residual stays, the measured error falls](pictures/04_statistical_rate.png)
 #
 # With more clients the measured error falls, as it should. But what Theorem 1 leaves over at the end stays where it
 # is, and the number $\beta$, which the paper's argument for the rate takes to be a constant, grows.
@@ -23,7 +23,7 @@
 # - why $\beta$ grows like $\sqrt N$, and so takes back what $N$ gave.
 #
 # **Where it stands in the paper.** The last remarks on Theorem 1 (Section III). The theorem itself is in
-# [05_convergence_theorem](05_convergence_theorem.ipynb).
+# [06_convergence_theorem](06_convergence_theorem.ipynb).
 
 # %% tags=["parameters"]
 n_features = 100  # n, dimension
@@ -238,9 +238,9 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 # ## What differs from the paper, and why
 #
 # - **Clients.** Gaussian for the rate; nearly orthonormal where Theorem 1 is computed, since only such clients meet its
-#   conditions ([04_restricted_convexity](04_restricted_convexity.ipynb)).
+#   conditions ([05_restricted_convexity](05_restricted_convexity.ipynb)).
 # - **The point.** Gradients are taken at the signal $x^\#$, which Theorem 1 allows
-#   ([05_convergence_theorem](05_convergence_theorem.ipynb)).
+#   ([06_convergence_theorem](06_convergence_theorem.ipynb)).
 # - **No logarithm.** The factor $\log n$ pays for finding the support. These signals are large enough that it is found.
 #
 # ## The answer
@@ -306,5 +306,5 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 # - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory
 #   70(6), 4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
 #
-# Next: [08_gaussian_dictionary_rip](08_gaussian_dictionary_rip.ipynb), because some data have no curvature at all along
-# some sparse vectors, and a random dictionary gives it to them.
+# Next: [05_restricted_convexity](05_restricted_convexity.ipynb), because before the theorem can be read one has to know
+# what it asks of a client's data.

@@ -12,7 +12,7 @@
 # **Question.** The paper proves that FedGradMP converges linearly to a neighbourhood of the sparse solution. Do its
 # lemmas, its main theorem and its corollary hold on runs, and how far are the promised errors from the measured ones?
 #
-# ![Squared error and bound against rounds, with and without noise](pictures/05_convergence_theorem.png)
+# ![Squared error and bound against rounds, with and without noise](pictures/06_convergence_theorem.png)
 #
 # On clients that are nearly orthonormal, the bound of the theorem (black) is above the error of the run (orange) in
 # every round, and below that of the zero model: it is true, and it says something. It is also too large by many orders
@@ -25,8 +25,8 @@
 # - what more local iterations do to the promise, and to the runs.
 #
 # **Where it stands in the paper.** Section III. The constants that the theorem needs are drawn in
-# [04_restricted_convexity](04_restricted_convexity.ipynb); minibatches, inexact solvers and cohorts follow in
-# [06_minibatches_solvers_cohorts](06_minibatches_solvers_cohorts.ipynb). Formulas here are those of the proofs; where
+# [05_restricted_convexity](05_restricted_convexity.ipynb); minibatches, inexact solvers and cohorts follow in
+# [07_minibatches_solvers_cohorts](07_minibatches_solvers_cohorts.ipynb). Formulas here are those of the proofs; where
 # the printed ones differ, [20_errata_checked](20_errata_checked.ipynb) has both.
 #
 # **Numbering.** The preprint counts lemmas and theorems together. Here, and everywhere in this project, Lemmas 1, 2
@@ -121,7 +121,7 @@ def lemma_federation(seed, small=1 / 30):
 # %% [markdown]
 # The paper has a lemma for each step. All constants are at sparsity $4\tau$, because $\hat\Gamma$ holds at most
 # $2\tau + \tau$ features and $x^*$ adds $\tau$; $\rho^-$ and $\rho^+$ are the smallest and the largest curvature of
-# [04](04_restricted_convexity.ipynb).
+# [05](05_restricted_convexity.ipynb).
 #
 # **Lemma 3, merging.** The gradient finds most of what is missing: what $\hat\Gamma$ misses is at most a small part
 # $\beta_2$ of the error before, plus what the noise in the gradient can hide, $\xi_2$:
@@ -298,7 +298,7 @@ for ax, title, case in zip(axes, titles, (quiet, solution, truth), strict=True):
 # exact. With noise (middle and bottom) $\kappa^t$ is soon too small to matter, and what remains of the bound is the
 # **residual**. It is far above the error because it adds up what the noise does to the clients one by one, while in the
 # run their errors cancel in the mean; and $x^*$ is by its definition the point where they cancel, so that the error to
-# it (middle) is smaller still. [07_statistical_rate](07_statistical_rate.ipynb) has a picture of this.
+# it (middle) is smaller still. [04_statistical_rate](04_statistical_rate.ipynb) has a picture of this.
 
 # %%
 for name, words, case in (("solution", "x^*", solution), ("truth", "x^\\#", truth)):
@@ -392,13 +392,13 @@ claim("theory-kappa-measured", "with K = 20 and one mu(i) > 1, where kappa > 1 p
 # ## What differs from the paper, and why
 #
 # - **The clients.** The constants of the theorems need condition numbers that the paper's own data do not have
-#   ([04_restricted_convexity](04_restricted_convexity.ipynb)). So the bounds are tested on nearly orthonormal clients.
+#   ([05_restricted_convexity](05_restricted_convexity.ipynb)). So the bounds are tested on nearly orthonormal clients.
 # - **The formulas** follow the proofs ([ERRATA.md](../ERRATA.md)). The residual is the smaller of two that can be
 #   proved, with $\nu(i)$ inside the sum over the clients, and with one $\nu$ outside as printed. Lemma 2 is tested with
 #   the gradient of $f_i$ in $\xi_1$, which is enough.
 # - **$\rho^+$** is the restricted curvature, not the larger constant of Assumption 2. For exact projections the proofs
 #   need no more, and all projections in this notebook are exact ($\eta = 1$).
-# - **Batches** are full. [06_minibatches_solvers_cohorts](06_minibatches_solvers_cohorts.ipynb) has minibatches.
+# - **Batches** are full. [07_minibatches_solvers_cohorts](07_minibatches_solvers_cohorts.ipynb) has minibatches.
 # - **Noise.** It is so small that the bounds say something, except in the section on the lemmas.
 #
 # ## The answer
@@ -462,5 +462,5 @@ claim("theory-kappa-measured", "with K = 20 and one mu(i) > 1, where kappa > 1 p
 #   70(6), 4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
 # - J. Shen, P. Li, *A tight bound of hard thresholding*, Journal of Machine Learning Research 18(208), 1-42, 2018.
 #
-# Next: [06_minibatches_solvers_cohorts](06_minibatches_solvers_cohorts.ipynb), because real clients take minibatches,
+# Next: [07_minibatches_solvers_cohorts](07_minibatches_solvers_cohorts.ipynb), because real clients take minibatches,
 # stop early and do not always answer.

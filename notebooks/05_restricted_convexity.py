@@ -13,7 +13,7 @@
 # FedGradMP need in its place, and do the clients of the paper's experiments have as much of it as the paper's theorem
 # asks for?
 #
-# ![A sphere of directions, and condition numbers of the paper's clients](pictures/04_restricted_convexity.png)
+# ![A sphere of directions, and condition numbers of the paper's clients](pictures/05_restricted_convexity.png)
 #
 # Left: one direction is flat (white dot), and no bend is needed there, because the sparse directions, the three
 # coloured circles, all bend. Right: the theorem also wants the sparse directions to bend nearly alike. The clients of
@@ -27,8 +27,8 @@
 # - a table: where every statement of the paper is tested.
 #
 # **Where it stands in the paper.** Section II. The theorems that use these constants are measured in
-# [05_convergence_theorem](05_convergence_theorem.ipynb) and
-# [06_minibatches_solvers_cohorts](06_minibatches_solvers_cohorts.ipynb), and random dictionaries (Section IV-D) in
+# [06_convergence_theorem](06_convergence_theorem.ipynb) and
+# [07_minibatches_solvers_cohorts](07_minibatches_solvers_cohorts.ipynb), and random dictionaries (Section IV-D) in
 # [08_gaussian_dictionary_rip](08_gaussian_dictionary_rip.ipynb).
 
 # %% tags=["parameters"]
@@ -181,7 +181,7 @@ _ = ax.legend(loc="center right")
 #
 # What does the theorem need? Its constants are made of the **condition numbers** $c = \rho^+/\rho^-$ of the clients at
 # sparsity $4\tau$. A local iteration is promised to come nearer for $c < 1.102$, which
-# [05_convergence_theorem](05_convergence_theorem.ipynb) derives. A few clients may exceed that, if the mean over all
+# [06_convergence_theorem](06_convergence_theorem.ipynb) derives. A few clients may exceed that, if the mean over all
 # makes up for it. But at $c \ge 2$ Lemma 2 says nothing any more, whatever the noise and the step: its constant
 # $\rho^+/(2\rho^- - \rho^+)$ has no positive denominator. **So one client with $c \ge 2$ breaks the theorem for the
 # whole federation**, because the promise adds up all clients.
@@ -230,35 +230,35 @@ claim("theory-mean-conditions", "clients of one federation, ordered by squared m
 # %% [markdown]
 # ## Where every statement of the paper is tested
 #
-# Names of claims without their beginning `theory-`; notebook 04 is this one.
+# Names of claims without their beginning `theory-`; notebook 05 is this one.
 #
 # | statement | claims | notebook |
 # |---|---|---|
-# | Assumptions 1 and 2, their remark | `restricted-only` | 04 |
+# | Assumptions 1 and 2, their remark | `restricted-only` | 05 |
 # | Assumption 2 as printed | `two-smoothnesses` | [20](20_errata_checked.ipynb) |
-# | bounded variance | `unbounded-variance` | [06](06_minibatches_solvers_cohorts.ipynb) |
-# | Lemmas 1, 2, 3 | `lemma-1`, `lemma-2`, `lemma-3` | [05](05_convergence_theorem.ipynb) |
+# | bounded variance | `unbounded-variance` | [07](07_minibatches_solvers_cohorts.ipynb) |
+# | Lemmas 1, 2, 3 | `lemma-1`, `lemma-2`, `lemma-3` | [06](06_convergence_theorem.ipynb) |
 # | their constants as printed | `eta-1`, `eta-1-holds`, `lemma-2-free` | [20](20_errata_checked.ipynb) |
-# | Theorem 1 | `theorem-1-quiet`, `-solution`, `-truth` | [05](05_convergence_theorem.ipynb) |
-# | with minibatches | `theorem-1-minibatch`, `theta` | [06](06_minibatches_solvers_cohorts.ipynb) |
+# | Theorem 1 | `theorem-1-quiet`, `-solution`, `-truth` | [06](06_convergence_theorem.ipynb) |
+# | with minibatches | `theorem-1-minibatch`, `theta` | [07](07_minibatches_solvers_cohorts.ipynb) |
 # | its residual as printed | `theorem-1-nu`, `theorem-1-holds` | [20](20_errata_checked.ipynb) |
-# | its conditions, on the paper's clients | `paper-clients` | 04 |
-# | remark on the key factors, on $K$ | `kappa-falls`, `-turns`, `-measured` | [05](05_convergence_theorem.ipynb) |
+# | its conditions, on the paper's clients | `paper-clients` | 05 |
+# | remark on the key factors, on $K$ | `kappa-falls`, `-turns`, `-measured` | [06](06_convergence_theorem.ipynb) |
 # | the same on the paper's data | claims of Figure 10 | [12](12_local_iterations.ipynb) |
-# | interpretation | `zero-residual` | [06](06_minibatches_solvers_cohorts.ipynb) |
-# | the statistical rate | `statistical-rate`, `-floor`, `-beta` | [07](07_statistical_rate.ipynb) |
-# | remark on previous works | `zero-residual` | [06](06_minibatches_solvers_cohorts.ipynb) |
-# | corollary on $f$ | `corollary-f` | [05](05_convergence_theorem.ipynb) |
+# | interpretation | `zero-residual` | [07](07_minibatches_solvers_cohorts.ipynb) |
+# | the statistical rate | `statistical-rate`, `-floor`, `-beta` | [04](04_statistical_rate.ipynb) |
+# | remark on previous works | `zero-residual` | [07](07_minibatches_solvers_cohorts.ipynb) |
+# | corollary on $f$ | `corollary-f` | [06](06_convergence_theorem.ipynb) |
 # | its sparsity | `corollary-rho`, `corollary-minimiser` | [20](20_errata_checked.ipynb) |
-# | theorem on inexact solvers | `inexact` | [06](06_minibatches_solvers_cohorts.ipynb) |
+# | theorem on inexact solvers | `inexact` | [07](07_minibatches_solvers_cohorts.ipynb) |
 # | its addend as printed | `inexact-printed` | [20](20_errata_checked.ipynb) |
 # | costs of the solvers | claims of Section IV-A | [12](12_local_iterations.ipynb) |
-# | client sampling, remark | `cohort-kappa`, `-bound`, `-mean` | [06](06_minibatches_solvers_cohorts.ipynb) |
+# | client sampling, remark | `cohort-kappa`, `-bound`, `-mean` | [07](07_minibatches_solvers_cohorts.ipynb) |
 # | its factor as printed | `cohort-power` | [20](20_errata_checked.ipynb) |
 # | the same on the paper's data | claims of Figure 11 | [13](13_cohort_size.ipynb) |
-# | Section IV-C, with a ball | `ball`, `ball-leaves` | [06](06_minibatches_solvers_cohorts.ipynb) |
+# | Section IV-C, with a ball | `ball`, `ball-leaves` | [07](07_minibatches_solvers_cohorts.ipynb) |
 # | Section IV-D: dictionaries, logistic losses | all that begin with `rip-` | [08](08_gaussian_dictionary_rip.ipynb) |
-# | no bounded variance | `unbounded-variance`, `variance-repaired` | [06](06_minibatches_solvers_cohorts.ipynb) |
+# | no bounded variance | `unbounded-variance`, `variance-repaired` | [07](07_minibatches_solvers_cohorts.ipynb) |
 # | its lemmas and theorem as printed | `variance-lemma`, `last-lemma`, `last-theorem` | [20](20_errata_checked.ipynb) |
 #
 # ## What differs from the paper, and why
@@ -326,5 +326,5 @@ claim("theory-mean-conditions", "clients of one federation, ordered by squared m
 # - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory
 #   70(6), 4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
 #
-# Next: [05_convergence_theorem](05_convergence_theorem.ipynb), because these two numbers, and the gradients at the
+# Next: [06_convergence_theorem](06_convergence_theorem.ipynb), because these two numbers, and the gradients at the
 # solution, are all that the theorem needs of a client.
