@@ -23,6 +23,7 @@ import pytest
 import yaml
 from figure_faults import HOOK
 from jupytext.compare import compare_notebooks
+from PIL import Image
 
 from book import pairs, plays, running
 from book.keeping import VERDICT, seen
@@ -204,10 +205,39 @@ def test_notebook_begins_with_a_question_and_its_picture(path):
     notebook = pairs.read(path)
     first = notebook.cells[0].source
     assert re.match(r"# .+\n\n\*\*Question\.\*\* ", first)
-    picture = re.search(r"^!\[([^\]]{20,})\]\(pictures/(.+)\.png\)$", first, flags=re.MULTILINE)
-    assert picture[2] == path.stem
+    cover = re.search(
+        r"^!\[([^\]]{20,})\]\((pictures/(.+)\.(png|gif))\)$", first, flags=re.MULTILINE
+    )
+    assert cover[3] == path.stem
+    assert (path.parent / cover[2]).stat().st_size < 300_000
     for tag, file in pairs.pictures(path.stem).items():
         assert file.read_bytes() == pairs.picture(notebook, tag), "make refresh writes the pictures"
+
+
+def test_first_cover_moves():
+    """It shows the votes of thirty clients in three rounds, and never stops."""
+    with Image.open(pairs.NOTEBOOKS / "pictures" / "00_start_here.gif") as cover:
+        assert cover.n_frames > 3 * 10
+        assert cover.info["loop"] == 0
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS[:9], ids=lambda path: path.stem)
+def test_figure_has_words_for_readers_who_cannot_see_it(path):
+    """Whole sentences, and no formula."""
+    outputs = [output for cell in code(pairs.read(path)) for output in cell.outputs]
+    pictures = [output for output in outputs if "image/png" in output.get("data", {})]
+    assert pictures
+    for picture in pictures:
+        words = picture.metadata["image/png"]["alt"]
+        assert len(words.split()) >= 8 and "$" not in words
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS[:9], ids=lambda path: path.stem)
+def test_cells_that_draw_check_or_claim_can_be_folded(path):
+    """They have the tag by which the site folds them."""
+    for cell in code(pairs.read(path)):
+        if re.search(r"^\s*(claim|check_types|alt)\(", cell.source, re.MULTILINE):
+            assert "hide-input" in cell.metadata.get("tags", []), cell.source
 
 
 @each_notebook
