@@ -18,8 +18,8 @@
 # the signal (grey). Wrong votes are many in round 1, but they scatter. Right ones collect. In round 3 all thirty agree,
 # the signal is found, no row has left its client, and there was no learning rate to tune.
 #
-# **The idea of this book.** A client's gradient is *what is missing, seen through $A^\top A/m$*. What blurs that view is
-# a disease, what clears it is a cure, and each chapter is about one of them.
+# **The idea of this book.** A client's gradient is *what is missing, seen through $A^\top A/m$*. What blurs that view
+# is a disease, what clears it is a cure, and each chapter is about one of them.
 #
 # **What you need.** Least squares, and Python with NumPy. All symbols are in [one table](../docs/symbols.md).
 #
@@ -56,10 +56,10 @@ assert picture_seed >= 0, f"{picture_seed=}: expected at least 0"
 assert 1 <= samples[0] < samples[-1] and samples == sorted(set(samples)), f"{samples=}: expected increasing"
 
 # %% [markdown]
-# The package `book`, beside the notebooks, draws figures, checks parameters and writes down what is measured. The method
-# itself is in `fgmp`.
+# The package `book`, beside the notebooks, draws figures, checks parameters and writes down what is measured. The
+# method itself is in `fgmp`.
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 
 import fgmp
@@ -110,9 +110,10 @@ sights = [
 ]
 
 # %% tags=["hide-input"]
-alt(see_through(sights, taken=6), """Four rows of two views each. Left the disease, right its cure: A'A/m as a picture and
-    what is missing beside the gradient. Few rows speckle the picture, a common mean floods it, twins double its diagonal.
-    After the cures the gradient is nearly what is missing; the sum of clients that disagree misses what one has alone.""")
+alt(see_through(sights, taken=6), """Four rows of two views each. Left the disease, right its cure: A'A/m as a picture
+    and what is missing beside the gradient. Few rows speckle the picture, a common mean floods it, twins double its
+    diagonal. After the cures the gradient is nearly what is missing; the sum of clients that disagree misses what
+    one has alone.""")
 
 # %% [markdown]
 # *Left of each pair, $A^\top A/m$: red is positive, blue negative, white zero. Right of it, what is missing (grey) and
@@ -326,8 +327,8 @@ print("most votes for a wrong feature, by round:", np.delete(votes.sum(axis=1), 
 # %% tags=["headline", "hide-input"]
 fig, axes = panels(3, width=2.5, height=2.4, sharey=True)
 draw_votes(axes, votes, true)
-alt(fig, """How many of the clients choose each feature, in rounds 1, 2 and 3. In round 1 many features have a few votes; in
-    round 3 all clients choose the features of the signal.""")
+alt(fig, """How many of the clients choose each feature, in rounds 1, 2 and 3. In round 1 many features have a few
+    votes; in round 3 all clients choose the features of the signal.""")
 
 
 # %% [markdown]
@@ -434,8 +435,8 @@ ax.axvline(np.interp(3 * sparsity, samples, range(len(samples))), color="0.35", 
 ax.set(xlabel=r"rows of a client (not to scale; dotted: 3 $\tau$)", ylabel="share of exact recoveries")
 ax.set_xticks(range(len(samples)), samples)
 fig.legend(loc="outside upper center", ncols=3)
-alt(fig, """Share of seeds with exact recovery against rows of a client: with exact solutions it jumps from 0 to 1 just above
-    three tau rows, with five gradient steps it rises earlier, with a shared support two rows are enough.""")
+alt(fig, """Share of seeds with exact recovery against rows of a client: with exact solutions it jumps from 0 to 1 just
+    above three tau rows, with five gradient steps it rises earlier, with a shared support two rows are enough.""")
 
 # %% [markdown]
 # *Without noise: how many of the seeds end with an error that counts as exact.*
@@ -484,10 +485,10 @@ sliders()
 # ## The answer
 #
 # Together the thirty clients recover the signal on all 10 seeds, below 1e-14, where alone the median is 2 of 30. A
-# client's gradient is what is missing, seen through $A^\top A/m$: few rows blur it, so most first choices are wrong, but
-# wrong choices scatter while right ones collect votes. No learning rate is tuned. A client that solves exactly needs
-# more than $3\tau$ rows: with 15 none of the seeds is recovered, with five gradient steps in place of exact solutions
-# most are.
+# client's gradient is what is missing, seen through $A^\top A/m$: few rows blur it, so most first choices are wrong,
+# but wrong choices scatter while right ones collect votes. No learning rate is tuned. A client that solves exactly
+# needs more than $3\tau$ rows: with 15 none of the seeds is recovered, with five gradient steps in place of exact
+# solutions most are.
 #
 # ## Predict, then change
 #
@@ -510,8 +511,8 @@ sliders()
 #
 #    <details><summary>What comes out</summary>
 #
-#    The coloured bars are higher at once, because every client sees some of the signal. The first round leaves an error of 0.31, in place of 0.60, and 9 of 30 clients succeed
-#    alone, in place of 2.
+#    The coloured bars are higher at once, because every client sees some of the signal. The first round leaves an
+#    error of 0.31, in place of 0.60, and 9 of 30 clients succeed alone, in place of 2.
 #
 #    ```text
 #    relative errors: 1, 0.314, 0.0307, below 1e-14

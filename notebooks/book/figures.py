@@ -12,8 +12,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from IPython import get_ipython
 from IPython.core.pylabtools import print_figure
-from matplotlib.colors import to_rgb
+from matplotlib.colors import Normalize, to_rgb
 from matplotlib.figure import Figure
+from mpl_toolkits.mplot3d.art3d import Line3DCollection
 
 __all__ = [
     "BLUE",
@@ -350,28 +351,54 @@ def _draw_sight(picture, bars, sight, taken) -> None:
     bars.tick_params(labelsize=STYLE["legend.fontsize"])
 
 
-def draw_sphere(ax, rows, title) -> None:
-    """The curvature of a misfit with three features along all directions: its flat one, and the sparse circles."""
-    u, v = np.meshgrid(np.linspace(0, 2 * np.pi, 60), np.linspace(0, np.pi, 30))
-    sphere = np.array([np.cos(u) * np.sin(v), np.sin(u) * np.sin(v), np.cos(v)])
-    bend, flat = np.sum(np.tensordot(rows, sphere, 1) ** 2, axis=0), np.linalg.svd(rows)[2][-1]
-    ax.plot_surface(
-        *sphere, facecolors=plt.cm.Greys_r(bend / bend.max()), shade=False, rstride=1, cstride=1
-    )
-    up, around, turn = (
-        np.arcsin(flat[2]) + 0.2,
-        np.arctan2(flat[1], flat[0]) + 0.4,
-        np.linspace(0, 2 * np.pi, 60),
-    )
-    eye = [np.cos(up) * np.cos(around), np.cos(up) * np.sin(around), np.sin(up)]
-    for k, colour in enumerate((BLUE, VERMILLION, GREEN)):
-        circle = np.insert(1.02 * np.array([np.cos(turn), np.sin(turn)]), k, 0, axis=0)
-        ax.plot(*np.where(eye @ circle > 0, circle, np.nan), color=colour, zorder=10)
-    ax.plot(*(1.04 * flat[:, None]), "ko", markerfacecolor="white", markersize=9, zorder=11)
-    ax.view_init(np.degrees(up), np.degrees(around))
-    ax.set(
-        title=title, xticks=[], yticks=[], zticks=[], xlabel="$d_1$", ylabel="$d_2$", zlabel="$d_3$"
-    )
+def draw_sphere(ax, rows, title, *, eye=None, most=None):
+    """Draw the curvature of a misfit with three features along its sparse directions.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        With projection "3d".
+    rows : array_like of shape (2, 3)
+        The rows of the client: one direction is flat, and drawn as a white dot.
+    title : str
+        Of the axes.
+    eye : array_like of shape (3,), optional
+        Where one looks from; by default so that the flat direction faces the reader.
+    most : float, optional
+        The curvature of the brightest colour; by default the largest one.
+
+    Returns
+    -------
+    matplotlib.cm.ScalarMappable
+        The colours of the circles, for a colour bar.
+    """
+    ax.computed_zorder = False  # the circles lie in front of the sphere
+    rows = np.asarray(rows, dtype=float)
+    flat = np.linalg.svd(rows)[2][-1]
+    eye = flat + [0.15, -0.3, 0.25] if eye is None else np.asarray(eye, dtype=float)
+    eye = eye / np.linalg.norm(eye)
+    flat = flat * np.sign(flat @ eye)
+    turn = np.linspace(0, 2 * np.pi, 121)
+    circles = [np.insert(np.array([np.cos(turn), np.sin(turn)]), k, 0, axis=0) for k in range(3)]
+    bends = [np.sum((rows @ circle) ** 2, axis=0) / len(rows) for circle in circles]
+    colours = plt.cm.ScalarMappable(Normalize(0, most or max(map(np.max, bends))), "viridis")
+    u, v = np.meshgrid(np.linspace(0, 2 * np.pi, 40), np.linspace(0, np.pi, 20))
+    sphere = np.cos(u) * np.sin(v), np.sin(u) * np.sin(v), np.cos(v)
+    ax.plot_surface(*sphere, color="0.92", shade=False, rstride=1, cstride=1, linewidth=0)
+    for k, (circle, bend) in enumerate(zip(circles, bends, strict=True)):
+        points = 1.02 * circle.T
+        pieces = np.stack([points[:-1], points[1:]], axis=1)
+        seen = (pieces.mean(axis=1) @ eye) > 0
+        lines = Line3DCollection(pieces[seen], linewidth=4, zorder=10)
+        lines.set_color(colours.to_rgba(bend[:-1][seen]))
+        ax.add_collection3d(lines)
+        ax.text(*(1.3 * np.eye(3)[k] * (1 if eye[k] >= 0 else -1)), f"$d_{k + 1}$", zorder=12)
+    ax.plot(*(1.06 * flat[:, None]), "ko", markerfacecolor="white", markersize=9, zorder=11)
+    ax.view_init(np.degrees(np.arcsin(eye[2])), np.degrees(np.arctan2(eye[1], eye[0])))
+    ax.set_axis_off()
+    ax.set_box_aspect((1, 1, 1), zoom=1.2)
+    ax.set_title(title)
+    return colours
 
 
 @dataclass(frozen=True, eq=False)
