@@ -508,7 +508,7 @@ claim("fig1-centred", f"column means subtracted, noiseless, K = {Ks[0]}: as many
 # - **The values of $\alpha$ and $K$, and the noise,** are not printed in Section V-A. Here $\alpha$ runs from 0 to 10,
 #   and $K$ is 1 and 3. The noise variance is $4 \cdot 10^{-6}$, the one that the paper uses for the same data in
 #   Section V-D (Figure 10). All of them are parameters of this notebook.
-# - **Twenty seeds.** The paper does not say how many runs its curves stand for. One run can hide the effect of
+# - **Twenty seeds.** The paper does not say how many runs its curves are made of. One run can hide the effect of
 #   $\alpha$: with $K = 3$ and $\alpha \ge 0.5$ all runs are exact after 3 to 5 rounds.
 # - **$N(\mu, v)$ is mean and variance.** The paper says so for the data; for the noise we read it so. The mean $\mu_i$
 #   is one number for each client, drawn from $N(0, \alpha)$; one place in the paper has the two in the other order.

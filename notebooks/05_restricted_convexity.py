@@ -203,10 +203,10 @@ alt(fig, """Upper and lower restricted constants against the sparsity: the upper
 # $\rho^+/(2\rho^- - \rho^+)$ has no positive denominator. **So one client with $c \ge 2$ breaks the theorem for the
 # whole federation**, because the promise adds up all clients.
 #
-# The inner bound of the constants gives a lower bound of $c$: with it we can prove that the theorem is silent. Here it
-# is for clients like those of Figure 1, at sparsity 4, which is $\tau = 1$. It stands beside what makes a client's
-# columns alike: its entries are $N(\mu_i, 1/i^{1.1})$, so every column contains the same vector $\mu_i\mathbb{1}$, and
-# what counts is how large $\mu_i^2$ is beside the variance.
+# The inner bound of the constants gives a lower bound of $c$: with it we can prove that the theorem is silent. Here
+# it is for clients like those of Figure 1, at sparsity 4, which is $\tau = 1$. The figure draws it against what makes
+# a client's columns alike: its entries are $N(\mu_i, 1/i^{1.1})$, so every column contains the same vector
+# $\mu_i\mathbb{1}$, and what counts is how large $\mu_i^2$ is beside the variance.
 
 # %%
 def drawn_clients(seed):

@@ -155,7 +155,7 @@ alt(see_through(sights, taken=6, words="feature, or atom"), """Twins show every 
 
 
 # %% [markdown]
-# *Drawn as in [00_start_here](00_start_here.ipynb); twins stand 20 features apart.*
+# *Drawn as in [00_start_here](00_start_here.ipynb); twins are 20 features apart.*
 #
 # In the standard basis twins show every missing feature twice, and nothing tells which one is meant. The columns of
 # $A\Psi$ are mixtures of all features, hardly correlated, and the gradient is nearly what is missing. But for the
@@ -336,7 +336,7 @@ claim("rip-fedgradmp", f"clients with twins: exact in {rounds} rounds in a dicti
 #
 # Two remarks of the paper belong here. **The dictionary is not a sketch:** it changes the space of the models and does
 # not compress messages, so a client sends $\tau$ indices and $\tau$ values with it and without it. **Sharing it is
-# cheap and tells nothing about the data:** whoever knows the seed can draw it.
+# cheap and tells nothing about the data:** everyone who knows the seed can draw it.
 #
 # ## What differs from the paper, and why
 #
