@@ -716,5 +716,5 @@ end = ax.set_title("What is in the residual of FedGradMP?")
 # - B. McMahan et al., *Communication-efficient learning of deep networks from decentralized data*, AISTATS 2017
 #   (FedAvg).
 #
-# Next: [04_restricted_convexity](04_restricted_convexity.ipynb), because the first three experiments say that it works,
+# Next: [04_statistical_rate](04_statistical_rate.ipynb), because the first three experiments say that it works,
 # and the question is now why.

@@ -86,7 +86,7 @@ seeds = range(1000, 1000 + n_seeds)
 # With $\mu < 1$, and $K$ large enough for $\kappa < 1$, both get smaller as $K$ grows. The rate falls without end. The
 # residual falls at first, and then it hardly changes. The remark behind Theorem 1 calls the residual's dependence on
 # $K$ complicated. That is so once the clients differ. (With some $\mu(i) > 1$ even $\kappa$ turns around and grows, as
-# [05_convergence_theorem](05_convergence_theorem.ipynb) shows.)
+# [06_convergence_theorem](06_convergence_theorem.ipynb) shows.)
 #
 # So expect two things: a rate that improves with $K$, and a residual that falls a little between small values of $K$.
 # The data of this notebook are far from the theorem's conditions ([01_linear_convergence](01_linear_convergence.ipynb)

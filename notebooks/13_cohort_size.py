@@ -88,7 +88,7 @@ seeds = range(1000, 1000 + n_seeds)
 # stays if all clients are alike. The residual has one part that does not contain $L$, and one that is printed with
 # $1/L$. So the bound never grows with $L$: it falls, or it stays. But it bounds the error of an average by the average
 # of the errors, and therefore cannot see that errors cancel.
-# [06_minibatches_solvers_cohorts](06_minibatches_solvers_cohorts.ipynb) tests it where its conditions hold, which they
+# [07_minibatches_solvers_cohorts](07_minibatches_solvers_cohorts.ipynb) tests it where its conditions hold, which they
 # do not on the data of this notebook.
 #
 # ## One small call

@@ -29,10 +29,10 @@
 #
 # **Where it stands in the paper.** [ERRATA.md](../ERRATA.md) has the whole list with lines, derivations and weights;
 # here its numbers are measured. What concerns a promise and not a formula is beside the runs:
-# [06_minibatches_solvers_cohorts](06_minibatches_solvers_cohorts.ipynb) (entries 1, 8, 12 and 23),
+# [07_minibatches_solvers_cohorts](07_minibatches_solvers_cohorts.ipynb) (entries 1, 8, 12 and 23),
 # [12](12_local_iterations.ipynb) (entry 10), [08](08_gaussian_dictionary_rip.ipynb) (entries 15 to 19), and what the
-# logistic losses need is in 06, too (entry 24). The names of the statements are those of
-# [05_convergence_theorem](05_convergence_theorem.ipynb). We read the preprint; the journal's version may differ.
+# logistic losses need is in 07, too (entry 24). The names of the statements are those of
+# [06_convergence_theorem](06_convergence_theorem.ipynb). We read the preprint; the journal's version may differ.
 
 # %% tags=["parameters"]
 n_features = 12  # n, dimension of the drawn problems
@@ -546,7 +546,7 @@ claim("theory-last-theorem", "the theorem without bounded variance, eta_1 = 100,
 
 # %% [markdown]
 # What becomes of that theorem, and a repair, stands in
-# [06_minibatches_solvers_cohorts](06_minibatches_solvers_cohorts.ipynb), "Without a bound on the variance"
+# [07_minibatches_solvers_cohorts](07_minibatches_solvers_cohorts.ipynb), "Without a bound on the variance"
 # (`theory-unbounded-variance`, `theory-variance-repaired`).
 #
 # ## What differs from the paper, and why

@@ -321,36 +321,36 @@ def nothing_runs(monkeypatch):
     ("arguments", "words"),
     [
         (
-            ["sweep", "04", "-g", "n_features=4", "-g", "n_features=5"],
+            ["sweep", "05", "-g", "n_features=4", "-g", "n_features=5"],
             "-g n_features is given twice",
         ),
         (
-            ["sweep", "04", "-g", "n_features=4,4"],
+            ["sweep", "05", "-g", "n_features=4,4"],
             "-g n_features has 4 twice; expected different values",
         ),
         (
-            ["sweep", "04", "-g", "n_features"],
+            ["sweep", "05", "-g", "n_features"],
             "-g n_features has no name or no value; expected NAME=VALUE",
         ),
-        (["sweep", "04", "-g", "n_features="], "-g n_features= has no name or no value"),
-        (["sweep", "04", "-g", "=4"], "-g =4 has no name or no value"),
-        (["sweep", "04", "-g", "n_features=,"], "-g n_features is no YAML"),
+        (["sweep", "05", "-g", "n_features="], "-g n_features= has no name or no value"),
+        (["sweep", "05", "-g", "=4"], "-g =4 has no name or no value"),
+        (["sweep", "05", "-g", "n_features=,"], "-g n_features is no YAML"),
         (
-            ["sweep", "04", "-g", "n_features=2020-01-01"],
+            ["sweep", "05", "-g", "n_features=2020-01-01"],
             "-g n_features is a date, 2020-01-01; expected a number",
         ),
         (
-            ["sweep", "04", "-g", "n_features=4", "-p", "n_features=5"],
+            ["sweep", "05", "-g", "n_features=4", "-p", "n_features=5"],
             "n_features is given by -p and by -g",
         ),
         (
-            ["sweep", "04", "-g", "n_feature=4"],
-            "04_restricted_convexity has no parameter n_feature; it has:",
+            ["sweep", "05", "-g", "n_feature=4"],
+            "05_restricted_convexity has no parameter n_feature; it has:",
         ),
-        (["run", "04", "-p", "n_features=[1"], "-p n_features is no YAML: expected ',' or ']'"),
-        (["run", "04", "-p", "n_features=4", "-p", "n_features=5"], "-p n_features is given twice"),
-        (["run", "04", "-p", "n_features"], "-p n_features has no name or no value"),
-        (["run", "04", "-p", "n_features=2020-01-01 10:00:00"], "-p n_features is a datetime"),
+        (["run", "05", "-p", "n_features=[1"], "-p n_features is no YAML: expected ',' or ']'"),
+        (["run", "05", "-p", "n_features=4", "-p", "n_features=5"], "-p n_features is given twice"),
+        (["run", "05", "-p", "n_features"], "-p n_features has no name or no value"),
+        (["run", "05", "-p", "n_features=2020-01-01 10:00:00"], "-p n_features is a datetime"),
         (["run", "99"], "there is no notebook 99; expected one of"),
         (["plays", "99"], "there is no notebook 99; expected one of"),
     ],
@@ -364,29 +364,29 @@ def test_invalid_option_stops_before_anything_runs(arguments, words, nothing_run
 @pytest.mark.parametrize(
     ("text", "arguments", "words"),
     [
-        ("", ["04"], " holds no parameters; expected notebooks"),
+        ("", ["05"], " holds no parameters; expected notebooks"),
         ("- 4\n", [], " holds no parameters; expected notebooks"),
         (
-            '"04": {n_features: 4}\n',
-            ["04", "05"],
-            " has no parameters of 05_convergence_theorem; expected an entry",
+            '"05": {n_features: 4}\n',
+            ["05", "06"],
+            " has no parameters of 06_convergence_theorem; expected an entry",
         ),
-        ('"04": {n_feature: 4}\n', [], "04_restricted_convexity has no parameter n_feature"),
+        ('"05": {n_feature: 4}\n', [], "05_restricted_convexity has no parameter n_feature"),
         ('"99": {n_features: 4}\n', [], "there is no notebook 99"),
-        ('"04": 4\n', [], " has no names and values of parameters under 04"),
+        ('"05": 4\n', [], " has no names and values of parameters under 05"),
         (
-            '"04": {n_features: 4}\n04_restricted_convexity: {sparsity: 1}\n',
+            '"05": {n_features: 4}\n05_restricted_convexity: {sparsity: 1}\n',
             [],
-            " has 04_restricted_convexity twice",
+            " has 05_restricted_convexity twice",
         ),
         (
-            '"04": {n_features: 4, n_features: 5}\n',
+            '"05": {n_features: 4, n_features: 5}\n',
             [],
             " is no YAML: n_features stands there twice",
         ),
-        ('"04": {n_features: 4}\n"04": {sparsity: 1}\n', [], " is no YAML: 04 stands there twice"),
-        ('"04": {n_features: 2020-01-01}\n', [], ", 04, n_features is a date, 2020-01-01"),
-        ('"04": {n_features: [4}\n', [], " is no YAML: expected ',' or ']'"),
+        ('"05": {n_features: 4}\n"05": {sparsity: 1}\n', [], " is no YAML: 05 stands there twice"),
+        ('"05": {n_features: 2020-01-01}\n', [], ", 05, n_features is a date, 2020-01-01"),
+        ('"05": {n_features: [4}\n', [], " is no YAML: expected ',' or ']'"),
     ],
 )
 def test_invalid_file_of_parameters_is_refused(text, arguments, words, tmp_path, nothing_runs):
@@ -398,7 +398,7 @@ def test_invalid_file_of_parameters_is_refused(text, arguments, words, tmp_path,
 
 
 @pytest.mark.parametrize(
-    "name", ['"04"', "04", "04_restricted_convexity", "04_restricted_convexity.ipynb"]
+    "name", ['"05"', "05", "05_restricted_convexity", "05_restricted_convexity.ipynb"]
 )
 def test_file_of_parameters_names_notebooks_as_commands_do(
     name, tmp_path, monkeypatch, nothing_runs
@@ -412,7 +412,7 @@ def test_file_of_parameters_names_notebooks_as_commands_do(
             standalone_mode=False,
         )
     [(source, _, values)] = nothing_runs
-    assert source.stem == "04_restricted_convexity"
+    assert source.stem == "05_restricted_convexity"
     assert values == {
         "n_features": 4,
         "sparsity": 1,

@@ -23,6 +23,7 @@ import pytest
 import yaml
 from figure_faults import HOOK
 from jupytext.compare import compare_notebooks
+from PIL import Image
 
 from book import pairs, plays, running
 from book.keeping import VERDICT, seen
@@ -80,9 +81,9 @@ def test_notebook_pair_is_in_step_and_was_executed_in_order(path):
     assert [o for o in outputs if o.output_type == "error" or o.get("name") == "stderr"] == []
     assert "Warning:" not in printed(notebook)
     assert path.stat().st_size < 1.5e6
-    lengths = [len(lines_of(cell)) for cell in code(notebook)]
-    assert max(lengths) <= 20
-    assert statistics.median(lengths) <= 6
+    assert max(len(lines_of(cell)) for cell in code(notebook)) <= 20
+    unfolded = [one for one in code(notebook) if "hide-input" not in one.metadata.get("tags", [])]
+    assert statistics.median(len(lines_of(cell)) for cell in unfolded) <= 6
 
 
 def parameters_and_checks(path):
@@ -204,10 +205,39 @@ def test_notebook_begins_with_a_question_and_its_picture(path):
     notebook = pairs.read(path)
     first = notebook.cells[0].source
     assert re.match(r"# .+\n\n\*\*Question\.\*\* ", first)
-    picture = re.search(r"^!\[([^\]]{20,})\]\(pictures/(.+)\.png\)$", first, flags=re.MULTILINE)
-    assert picture[2] == path.stem
+    cover = re.search(
+        r"^!\[([^\]]{20,})\]\((pictures/(.+)\.(png|gif))\)$", first, flags=re.MULTILINE
+    )
+    assert cover[3] == path.stem
+    assert (path.parent / cover[2]).stat().st_size < 300_000
     for tag, file in pairs.pictures(path.stem).items():
         assert file.read_bytes() == pairs.picture(notebook, tag), "make refresh writes the pictures"
+
+
+def test_first_cover_moves():
+    """It shows the votes of thirty clients in three rounds, and never stops."""
+    with Image.open(pairs.NOTEBOOKS / "pictures" / "00_start_here.gif") as cover:
+        assert cover.n_frames > 3 * 10
+        assert cover.info["loop"] == 0
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS[:9], ids=lambda path: path.stem)
+def test_figure_has_words_for_readers_who_cannot_see_it(path):
+    """Whole sentences, and no formula."""
+    outputs = [output for cell in code(pairs.read(path)) for output in cell.outputs]
+    pictures = [output for output in outputs if "image/png" in output.get("data", {})]
+    assert pictures
+    for picture in pictures:
+        words = picture.metadata["image/png"]["alt"]
+        assert len(words.split()) >= 8 and "$" not in words
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS[:9], ids=lambda path: path.stem)
+def test_cells_that_draw_check_or_claim_can_be_folded(path):
+    """They have the tag by which the site folds them."""
+    for cell in code(pairs.read(path)):
+        if re.search(r"^\s*(claim|check_types|alt)\(", cell.source, re.MULTILINE):
+            assert "hide-input" in cell.metadata.get("tags", []), cell.source
 
 
 @each_notebook

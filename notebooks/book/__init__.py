@@ -8,6 +8,8 @@ from .checks import *  # noqa: F403
 from .claims import *  # noqa: F403
 from .figures import *  # noqa: F403
 from .figures import use_style
+from .sliding import *  # noqa: F403
+from .voting import *  # noqa: F403
 
 use_style()
 warnings.simplefilter("ignore", AdviceWarning)

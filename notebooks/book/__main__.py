@@ -170,6 +170,14 @@ def write_ledger() -> None:
     ledger.main()
 
 
+@main.command("animate")
+def write_animation() -> None:
+    """Draw the animation of the votes, with which the first notebook begins, anew."""
+    from .voting import animate
+
+    animate(pairs.NOTEBOOKS / "pictures" / "00_start_here.gif")
+
+
 if __name__ == "__main__":
     try:
         main()

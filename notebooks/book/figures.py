@@ -12,8 +12,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from IPython import get_ipython
 from IPython.core.pylabtools import print_figure
-from matplotlib.colors import to_rgb
+from matplotlib.colors import Normalize, to_rgb
 from matplotlib.figure import Figure
+from mpl_toolkits.mplot3d.art3d import Line3DCollection
 
 __all__ = [
     "BLUE",
@@ -24,7 +25,9 @@ __all__ = [
     "VERMILLION",
     "WINE",
     "BoundBesideError",
+    "Sight",
     "curve",
+    "alt",
     "dots",
 ]
 __all__ += [
@@ -35,6 +38,7 @@ __all__ += [
     "ink",
     "name_lines",
     "panels",
+    "see_through",
     "use_style",
 ]
 
@@ -59,6 +63,7 @@ METHODS = {
     "FastFedDualAvg": {"color": BROWN, "marker": "X"},
 }
 
+# A page is 7.5 inches wide: a figure of at most this width keeps the sizes of its letters.
 STYLE = {
     "figure.dpi": 90,
     "figure.constrained_layout.use": True,
@@ -96,7 +101,7 @@ def stored_figure(figure: Figure) -> tuple[str, dict]:
     for name, start in (("width", 16), ("height", 20)):
         pixels = int.from_bytes(b64decode(encoded)[start : start + 4], "big")  # PNG's first part
         size[name] = round(pixels * STYLE["figure.dpi"] / STORED_DPI)
-    return encoded, size | {"alt": describe(figure)}
+    return encoded, size | {"alt": figure.get_label() or describe(figure)}
 
 
 def describe(figure: Figure) -> str:
@@ -111,6 +116,15 @@ def _describe_panel(ax) -> str:
     named = dict.fromkeys(name for name in ax.get_legend_handles_labels()[1])
     words = "; ".join(part for part in (title, axes, ", ".join(named)) if part.strip())
     return " ".join(words.translate(WITHOUT_MARKUP).split())
+
+
+def alt(figure, words: str) -> None:
+    """Say in words what a figure shows, for a reader who cannot see it, in place of `describe`.
+
+    The words are stored with the picture in the notebook, and are its alternative text on the site.
+    Axes may stand for their figure.
+    """
+    figure.figure.set_label(" ".join(words.split()))
 
 
 def panels(columns=1, rows=1, *, width=4.6, height=3.6, **options):
@@ -252,28 +266,140 @@ def images(pictures, titles, *, columns=None, width=3.4, rows=(), **options):
     return figure
 
 
-def draw_sphere(ax, rows, title) -> None:
-    """The curvature of a misfit with three features along all directions: its flat one, and the sparse circles."""
-    u, v = np.meshgrid(np.linspace(0, 2 * np.pi, 60), np.linspace(0, np.pi, 30))
-    sphere = np.array([np.cos(u) * np.sin(v), np.sin(u) * np.sin(v), np.cos(v)])
-    bend, flat = np.sum(np.tensordot(rows, sphere, 1) ** 2, axis=0), np.linalg.svd(rows)[2][-1]
-    ax.plot_surface(
-        *sphere, facecolors=plt.cm.Greys_r(bend / bend.max()), shade=False, rstride=1, cstride=1
+@dataclass(frozen=True, eq=False)
+class Sight:
+    """What is missing, and what a gradient shows of it through A'A/m.
+
+    Parameters
+    ----------
+    title : str
+        Who looks, or what was done about it.
+    gram : numpy.ndarray of shape (n_features, n_features)
+        A'A/m of a client with m rows, or the mean of several.
+    missing : numpy.ndarray of shape (n_features,)
+        The signal minus the model.
+    seen : numpy.ndarray of shape (n_features,), optional
+        The negative gradient. By default gram @ missing, which it is if all clients miss the same.
+    """
+
+    title: str
+    gram: np.ndarray
+    missing: np.ndarray
+    seen: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, title, features, missing) -> "Sight":
+        """Return the sight of one client with these rows, or of the mean of several clients."""
+        several = features if isinstance(features, list) else [features]
+        return cls(title, np.mean([A.T @ A / len(A) for A in several], axis=0), missing)
+
+
+def see_through(sights, *, columns=2, taken=0, words="feature"):
+    """Draw sights in a grid: left A'A/m as a picture, right what is missing, and the gradient.
+
+    Parameters
+    ----------
+    sights : list of Sight
+        In the order in which one reads.
+    columns : int, default=2
+        Sights in a row.
+    taken : int, default=0
+        How many of the largest entries of the gradient get a dot: those a client would take.
+    words : str, default="feature"
+        What an entry is called.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Entries and gradients are scaled to a largest magnitude of 1, and A'A/m to a mean diagonal
+        of 1; in the picture of it red is positive, blue is negative, white is zero.
+    """
+    rows = -(-len(sights) // columns)
+    figure, axes = plt.subplots(
+        rows,
+        2 * columns,
+        figsize=(3.75 * columns, 1.75 * rows + 0.35),
+        gridspec_kw={"width_ratios": [1, 1.35] * columns},
+        squeeze=False,
     )
-    up, around, turn = (
-        np.arcsin(flat[2]) + 0.2,
-        np.arctan2(flat[1], flat[0]) + 0.4,
-        np.linspace(0, 2 * np.pi, 60),
-    )
-    eye = [np.cos(up) * np.cos(around), np.cos(up) * np.sin(around), np.sin(up)]
-    for k, colour in enumerate((BLUE, VERMILLION, GREEN)):
-        circle = np.insert(1.02 * np.array([np.cos(turn), np.sin(turn)]), k, 0, axis=0)
-        ax.plot(*np.where(eye @ circle > 0, circle, np.nan), color=colour, zorder=10)
-    ax.plot(*(1.04 * flat[:, None]), "ko", markerfacecolor="white", markersize=9, zorder=11)
-    ax.view_init(np.degrees(up), np.degrees(around))
-    ax.set(
-        title=title, xticks=[], yticks=[], zticks=[], xlabel="$d_1$", ylabel="$d_2$", zlabel="$d_3$"
-    )
+    for ax in axes.flat[2 * len(sights) :]:
+        ax.set_visible(False)
+    pairs = axes.reshape(rows * columns, 2)
+    for (picture, bars), sight in zip(pairs, sights, strict=False):
+        _draw_sight(picture, bars, sight, taken)
+    for bars in axes[-1, 1::2]:
+        bars.set_xlabel(words)
+    figure.legend(*pairs[0, 1].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def _draw_sight(picture, bars, sight, taken) -> None:
+    seen = sight.gram @ sight.missing if sight.seen is None else sight.seen
+    seen, missing = (values / np.abs(values).max() for values in (seen, sight.missing))
+    picture.imshow(sight.gram / np.diag(sight.gram).mean(), cmap="RdBu_r", vmin=-1, vmax=1)
+    picture.set(xticks=[], yticks=[])
+    picture.set_title(sight.title, loc="left", fontsize=STYLE["font.size"])
+    picture.set_xlabel(r"$A^\top\! A/m$", fontsize=STYLE["legend.fontsize"])
+    places = np.arange(len(missing))
+    there = np.flatnonzero(missing)
+    bars.vlines(there, 0, missing[there], color="0.7", linewidth=6, label="what is missing")
+    bars.vlines(places, 0, seen, color=VERMILLION, linewidth=1.4, label="minus the gradient")
+    if taken:
+        first = np.argsort(-np.abs(seen), kind="stable")[:taken]
+        bars.plot(first, seen[first], "k.", label=f"its {taken} largest entries")
+    bars.axhline(0, color="0.6", linewidth=0.6)
+    bars.set(ylim=(-1.25, 1.25), yticks=[-1, 0, 1])
+    bars.tick_params(labelsize=STYLE["legend.fontsize"])
+
+
+def draw_sphere(ax, rows, title, *, eye=None, most=None):
+    """Draw the curvature of a misfit with three features along its sparse directions.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        With projection "3d".
+    rows : array_like of shape (2, 3)
+        The rows of the client: one direction is flat, and drawn as a white dot.
+    title : str
+        Of the axes.
+    eye : array_like of shape (3,), optional
+        Where one looks from; by default so that the flat direction faces the reader.
+    most : float, optional
+        The curvature of the brightest colour; by default the largest one.
+
+    Returns
+    -------
+    matplotlib.cm.ScalarMappable
+        The colours of the circles, for a colour bar.
+    """
+    ax.computed_zorder = False  # the circles lie in front of the sphere
+    rows = np.asarray(rows, dtype=float)
+    flat = np.linalg.svd(rows)[2][-1]
+    eye = flat + [0.15, -0.3, 0.25] if eye is None else np.asarray(eye, dtype=float)
+    eye = eye / np.linalg.norm(eye)
+    flat = flat * np.sign(flat @ eye)
+    turn = np.linspace(0, 2 * np.pi, 121)
+    circles = [np.insert(np.array([np.cos(turn), np.sin(turn)]), k, 0, axis=0) for k in range(3)]
+    bends = [np.sum((rows @ circle) ** 2, axis=0) / len(rows) for circle in circles]
+    colours = plt.cm.ScalarMappable(Normalize(0, most or max(map(np.max, bends))), "viridis")
+    u, v = np.meshgrid(np.linspace(0, 2 * np.pi, 40), np.linspace(0, np.pi, 20))
+    sphere = np.cos(u) * np.sin(v), np.sin(u) * np.sin(v), np.cos(v)
+    ax.plot_surface(*sphere, color="0.92", shade=False, rstride=1, cstride=1, linewidth=0)
+    for k, (circle, bend) in enumerate(zip(circles, bends, strict=True)):
+        points = 1.02 * circle.T
+        pieces = np.stack([points[:-1], points[1:]], axis=1)
+        seen = (pieces.mean(axis=1) @ eye) > 0
+        lines = Line3DCollection(pieces[seen], linewidth=4, zorder=10)
+        lines.set_color(colours.to_rgba(bend[:-1][seen]))
+        ax.add_collection3d(lines)
+        ax.text(*(1.3 * np.eye(3)[k] * (1 if eye[k] >= 0 else -1)), f"$d_{k + 1}$", zorder=12)
+    ax.plot(*(1.06 * flat[:, None]), "ko", markerfacecolor="white", markersize=9, zorder=11)
+    ax.view_init(np.degrees(np.arcsin(eye[2])), np.degrees(np.arctan2(eye[1], eye[0])))
+    ax.set_axis_off()
+    ax.set_box_aspect((1, 1, 1), zoom=1.2)
+    ax.set_title(title)
+    return colours
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,7 +63,7 @@ ROWS = (
         "the more the clients differ, the slower",
         "as above; noiseless, and with the noise of Figure 10",
         "fig1-slower-noiseless",
-        "rank correlation of alpha and the factor per round {}",
+        "rank correlation of alpha and the factor of the first round {}",
         also=("fig1-slower-noisy",),
     ),
     Row(

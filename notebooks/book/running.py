@@ -21,7 +21,8 @@ from joblib import Parallel, delayed, parallel_config
 
 from .pairs import claims, find, normalise, read
 
-STARTS = ".starts"  # the folder, beside the outputs, of what is to be executed
+# The folder, beside the outputs, of what is to be executed: one for each process that runs notebooks.
+STARTS = f".starts-{os.getpid()}"
 # Papermill with variables that are set before anything is imported: Windows has no `env`.
 START_PAPERMILL = """
 import json, os, runpy, sys
