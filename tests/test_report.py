@@ -14,7 +14,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 def test_the_report_has_all_that_the_history_counts(sparsity, secure):
     """Its bytes and rounds add up to those of the last row, which were counted by the loop."""
     X, y, groups = table_in_several_units()
-    model = fgmp.FedGradMPRegressor(sparsity, sparsities=[1, 3], secure=secure, n_folds=2)
+    model = fgmp.FedGradMPRegressor(
+        sparsity, sparsities=[1, 3], secure=secure, folds="rows", n_folds=2
+    )
     stages = model.fit(X, y, groups % 4).report().stages
     for name, attribute in (("bytes_up", "bytes_up"), ("round", "rounds")):
         total = sum(getattr(stage, attribute) for stage in stages)

@@ -12,12 +12,16 @@ from cases import (
     independent_table,
     regression_table,
 )
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.metrics import log_loss
+from sklearn.model_selection import LeaveOneGroupOut, PredefinedSplit, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import fgmp
 from fgmp.estimators import SparsityPath
-from fgmp.estimators.folds import assign_folds
+from fgmp.estimators.folds import assign_folds, deal_clients, n_group_folds
+from fgmp.privacy.ledger import Ledger
 
 quiet = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
@@ -31,33 +35,224 @@ def folds(X, y, groups, n_folds, seed=3, least=5):
     return found
 
 
+def held_out_losses(X, y, w, of):
+    """Half the squared errors of each row by the mean, and by all features, fitted to other folds.
+
+    The columns of the first array are the two models.
+    """
+    losses = np.empty((len(y), 2))
+    for out in (of == fold for fold in np.unique(of)):
+        mean = np.average(y[~out], weights=w[~out])
+        fit = LinearRegression().fit(X[~out], y[~out], w[~out])
+        losses[out] = (
+            np.column_stack([np.full(out.sum(), mean), fit.predict(X[out])]) - y[out, None]
+        ) ** 2 / 2
+    return losses
+
+
 @quiet  # with five folds one group deals four, or a fold would have four rows
 @pytest.mark.parametrize("n_folds, weighted", [(2, False), (5, False), (2, True)])
-def test_score_of_the_path_is_the_loss_on_held_out_rows(n_folds, weighted):
-    """The mean over groups, and its standard error."""
+def test_score_of_the_path_is_the_loss_on_held_out_rows(n_folds, weighted, backend):
+    """The mean over rows, and the standard error of its difference from the best one."""
     X, y, groups = regression_table()
     w = np.random.default_rng(0).uniform(0.5, 2, len(y)) if weighted else np.ones(len(y))
-    model = fgmp.FedGradMPRegressor("cv", sparsities=[12], n_folds=n_folds, random_state=3).fit(
-        X, y, groups, w
-    )
-    of = folds(X, y, groups, n_folds)
-    errors = np.empty(len(y))
-    for fold in range(n_folds):
-        out = of == fold
-        errors[out] = (
-            LinearRegression().fit(X[~out], y[~out], w[~out]).predict(X[out]) - y[out]
-        ) ** 2 / 2
-    losses = np.array([np.average(errors[groups == g], weights=w[groups == g]) for g in range(6)])
+    model = fgmp.FedGradMPRegressor(
+        "cv", sparsities=[0, 12], folds="rows", n_folds=n_folds, random_state=3
+    ).fit(X, y, groups, w)
+    losses = held_out_losses(X, y, w, folds(X, y, groups, n_folds))
+    table = model.cv_.table
+    np.testing.assert_allclose(table["score"], np.average(losses, axis=0, weights=w), rtol=1e-6)
+
+    difference = losses[:, 0] - losses[:, 1]
+    variance = np.average((difference - np.average(difference, weights=w)) ** 2, weights=w)
+    np.testing.assert_allclose(table["standard_error"], [np.sqrt(variance / w.sum()), 0], rtol=1e-6)
+    assert model.cv_.folds == "rows"
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_score_of_folds_of_groups_is_that_of_leaving_each_group_out(weighted, backend):
+    """scikit-learn leaves them out, in a loop of pooled fits; the errors are over the groups."""
+    X, y, groups = regression_table()
+    w = np.random.default_rng(0).uniform(0.5, 2, len(y)) if weighted else np.ones(len(y))
+    options = dict(folds="groups", n_folds=6, random_state=3)
+    model = fgmp.FedGradMPRegressor("cv", sparsities=[0, 12], **options).fit(X, y, groups, w)
+    of = np.empty(len(y), int)
+    for fold, (_, out) in enumerate(LeaveOneGroupOut().split(X, y, groups)):
+        of[out] = fold
+    losses = held_out_losses(X, y, w, of)
+    table = model.cv_.table
+    np.testing.assert_allclose(table["score"], np.average(losses, axis=0, weights=w), rtol=1e-6)
+
     shares = np.bincount(groups, w) / w.sum()
-    np.testing.assert_allclose(model.cv_.table["score"], shares @ losses, rtol=1e-6)
-    squares = shares @ (losses - shares @ losses) ** 2 * (shares @ shares) * 6 / 5
-    np.testing.assert_allclose(model.cv_.table["standard_error"], np.sqrt(squares), rtol=1e-6)
+    difference = np.bincount(groups, w * (losses[:, 0] - losses[:, 1])) / np.bincount(groups, w)
+    squares = shares @ (difference - shares @ difference) ** 2 * (shares @ shares) * 6 / 5
+    np.testing.assert_allclose(table["standard_error"], [np.sqrt(squares), 0], rtol=1e-6)
+    assert model.cv_.folds == "groups"
+
+
+def test_fold_of_several_groups_is_held_out_at_once():
+    """Two folds of three groups each, as scikit-learn's `PredefinedSplit` holds them out."""
+    X, y, groups = regression_table()
+    options = dict(folds="groups", n_folds=2, random_state=3)
+    model = fgmp.FedGradMPRegressor("cv", sparsities=[12], **options).fit(X, y, groups)
+    seed = int(np.random.RandomState(3).randint(2**31 - 1))
+    of = np.array(deal_clients(6, 2, seed))[groups]
+    assert np.bincount(of[np.unique(groups, return_index=True)[1]]).tolist() == [3, 3]
+    errors = -cross_val_score(
+        LinearRegression(), X, y, cv=PredefinedSplit(of), scoring="neg_mean_squared_error"
+    )
+    np.testing.assert_allclose(
+        model.cv_.table["score"], np.average(errors, weights=np.bincount(of)) / 2, rtol=1e-6
+    )
+
+
+def test_group_that_is_held_out_has_the_mean_intercept_of_the_others():
+    """With an intercept for each group: the within estimator, and the mean of what is left."""
+    X, y, groups = regression_table()
+    y = y + 2 * groups
+    options = dict(folds="groups", n_folds=6, fit_intercept="per_group", random_state=3)
+    model = fgmp.FedGradMPRegressor("cv", sparsities=[12], **options).fit(X, y, groups)
+    errors = np.empty(len(y))
+    for train, out in LeaveOneGroupOut().split(X, y, groups):
+        centred = [
+            values - np.array([values[groups == g].mean(axis=0) for g in range(6)])[groups]
+            for values in (X, y)
+        ]
+        slopes = np.linalg.lstsq(centred[0][train], centred[1][train], rcond=None)[0]
+        intercept = (y[train] - X[train] @ slopes).mean()
+        errors[out] = (X[out] @ slopes + intercept - y[out]) ** 2 / 2
+    np.testing.assert_allclose(model.cv_.table["score"], [errors.mean()], rtol=1e-6)
+
+
+def test_group_of_one_class_is_held_out(backend):
+    """Its losses count, and the others have both classes."""
+    X, y, groups = classification_table()
+    y = np.where(groups == 2, "top", y)
+    options = dict(folds="groups", n_folds=6, random_state=3)
+    model = fgmp.FedGradMPClassifier("cv", sparsities=[12], **options).fit(X, y, groups)
+    loss = 0.0
+    for train, out in LeaveOneGroupOut().split(X, y, groups):
+        pipe = make_pipeline(StandardScaler(), LogisticRegression(C=len(y) / len(train), tol=1e-9))
+        found = pipe.fit(X[train], y[train]).predict_proba(X[out])
+        loss += log_loss(y[out], found, labels=["mid", "top"]) * len(out) / len(y)
+    # Models of a path are minimisers of a quadratic, expanded where the ridge is four times as large.
+    np.testing.assert_allclose(model.cv_.table["score"], [loss], rtol=1e-2)
+
+
+@pytest.mark.parametrize("sparsity", ["all", "cv"])
+def test_score_of_each_C_is_that_of_ridge_regression(sparsity, backend):
+    """scikit-learn's, on units of the rows that train; the best C is taken and kept."""
+    X, y, groups = independent_table(20, 12, n_features=60, n_groups=8)
+    y = y + 5 * np.random.default_rng(1).standard_normal(len(y))
+    options = dict(folds="groups", n_folds=8, random_state=3, sparsities=[60], method="shared")
+    model = fgmp.FedGradMPRegressor(sparsity, C="cv", **options).fit(X, y, groups)
+    table = model.cv_.table
+    expected = np.zeros(len(table["C"]))
+    for train, out in LeaveOneGroupOut().split(X, y, groups):
+        for row, C in enumerate(table["C"]):
+            alpha = len(train) / len(y) / C
+            ridge = make_pipeline(StandardScaler(), Ridge(alpha)).fit(X[train], y[train])
+            expected[row] += np.sum((ridge.predict(X[out]) - y[out]) ** 2) / 2 / len(y)
+    np.testing.assert_allclose(table["score"], expected, rtol=1e-6)
+    assert model.C_ == table["C"][np.argmin(expected)] == model.cv_.chosen_C
+    theirs = make_pipeline(StandardScaler(), Ridge(1 / model.C_)).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), theirs.predict(X), rtol=1e-6)
+    assert 0.001 < model.C_ < 100
+
+
+def test_score_of_each_C_of_labels_is_that_of_logistic_regression(backend):
+    """scikit-learn's, on all features."""
+    X, y, groups = classification_table()
+    options = dict(folds="groups", n_folds=6, random_state=3)
+    model = fgmp.FedGradMPClassifier("all", C="cv", **options).fit(X, y, groups)
+    table = model.cv_.table
+    expected = np.zeros(len(table["C"]))
+    for train, out in LeaveOneGroupOut().split(X, y, groups):
+        for row, C in enumerate(table["C"]):
+            strength = C * len(y) / len(train)
+            theirs = make_pipeline(StandardScaler(), LogisticRegression(C=strength, tol=1e-9))
+            found = theirs.fit(X[train], y[train]).predict_proba(X[out])
+            expected[row] += log_loss(y[out], found) * len(out) / len(y)
+    # Models of a path are minimisers of a quadratic, expanded where the ridge is four times as large.
+    np.testing.assert_allclose(table["score"], expected, rtol=2e-2)
+    assert model.C_ == table["C"][np.argmin(expected)]
+
+
+def test_dense_regressor_is_a_ridge_by_default():
+    """With C=1: the ridge weighs as much as one row. With C=inf it is least squares."""
+    X, y, groups = independent_table(5, 5, n_features=30)
+    default = fgmp.FedGradMPRegressor("all").fit(X, y, groups)
+    plain = fgmp.FedGradMPRegressor("all", C=np.inf).fit(X, y, groups)
+    ridge = make_pipeline(StandardScaler(), Ridge(1.0)).fit(X, y)
+    np.testing.assert_allclose(default.predict(X), ridge.predict(X), rtol=1e-6)
+    np.testing.assert_allclose(plain.predict(X), LinearRegression().fit(X, y).predict(X), rtol=1e-6)
+    assert (default.C_, plain.C_, fgmp.FedGradMPRegressor(3).fit(X, y, groups).C_) == (
+        1.0,
+        np.inf,
+        np.inf,
+    )
+
+
+@quiet
+@pytest.mark.parametrize(
+    "n_groups, secure, held_out",
+    [
+        (1, False, "rows"),
+        (2, False, "rows"),
+        (3, False, "groups"),
+        (5, True, "rows"),
+        (6, True, "groups"),
+    ],
+)
+def test_folds_are_of_groups_if_there_are_enough(n_groups, secure, held_out):
+    """By default: three groups, and six under masks, where a fold has at least two of them."""
+    X, y, _ = regression_table()
+    model = fgmp.FedGradMPRegressor("cv", sparsities=[1, 3], n_folds=3, secure=secure)
+    assert model.fit(X, y, np.arange(len(y)) % n_groups).cv_.folds == held_out
+
+
+@pytest.mark.parametrize("n_groups, secure", [(1, False), (3, True)])
+def test_too_few_groups_for_folds_of_them_are_refused(n_groups, secure):
+    """The message names the argument, the number, and what was expected."""
+    X, y, _ = regression_table()
+    model = fgmp.FedGradMPRegressor("cv", folds="groups", secure=secure)
+    with pytest.raises(ValueError, match=f'folds is "groups", and the number of groups {n_groups}'):
+        model.fit(X, y, np.arange(len(y)) % n_groups)
+
+
+@pytest.mark.parametrize("n_clients", [4, 7, 40])
+@pytest.mark.parametrize("n_folds", [2, 5, 10])
+def test_fold_of_groups_under_masks_has_at_least_two(n_clients, n_folds):
+    """So that the difference of two sums rests on two groups; folds are of equal size."""
+    count = n_group_folds(n_clients, n_folds, is_secure=True)
+    sizes = np.bincount(deal_clients(n_clients, count, seed=5))
+    assert sizes.min() >= 2
+    assert np.ptp(sizes) <= 1
+
+
+def test_fit_under_masks_with_folds_of_groups_opens_no_sum_of_one_group(monkeypatch):
+    """The sets of groups over which sums are opened are all groups, and all but a fold."""
+    opened = set()
+    choose = Ledger.choose
+
+    def keep(self, clients, at_least=1):
+        chosen = choose(self, clients, at_least)
+        opened.add(frozenset(chosen))
+        return chosen
+
+    monkeypatch.setattr(Ledger, "choose", keep)
+    X, y, groups = regression_table()
+    options = dict(folds="groups", secure=True, random_state=3)
+    fgmp.FedGradMPRegressor("cv", sparsities=[1, 3], **options).fit(X, y, groups)
+    everybody = frozenset(range(6))
+    assert everybody in opened
+    assert sorted(len(everybody - clients) for clients in opened) == [0, 2, 2, 2]
 
 
 def test_score_of_two_classes_is_the_log_loss():
     """Up to the small ridge of the path."""
     X, y, groups = classification_table()
-    options = dict(sparsities=[12], n_folds=2, random_state=3, C=np.inf)
+    options = dict(sparsities=[12], folds="rows", n_folds=2, random_state=3, C=np.inf)
     model = fgmp.FedGradMPClassifier("cv", **options).fit(X, y, groups)
     of = folds(X, np.where(y == "top", 1.0, -1.0), groups, 2)
     Z = X / X.std(axis=0)
@@ -81,17 +276,23 @@ def test_folds_have_equal_shares_of_rows_and_classes(n_folds):
             assert counts.max() - counts.min() <= 1 + (mask.sum() < own.sum())
 
 
+def path_of(sparsity, C, score, standard_error):
+    """The path with these columns."""
+    columns = dict(sparsity=sparsity, C=C, score=score, standard_error=standard_error)
+    return SparsityPath({name: np.array(values) for name, values in columns.items()}, "rows")
+
+
 @pytest.mark.parametrize("distance, tau", [(0.49, 2), (0.51, 5)])
 def test_path_chooses_smaller_model_within_half_a_standard_error(distance, tau):
-    """Of the best score."""
-    score = np.array([9, 3 + distance, 3, 3.1])
-    errors = np.array([9.0, 9.0, 1.0, 9.0])
-    assert (
-        SparsityPath(
-            dict(sparsity=np.array([1, 2, 5, 6]), score=score, standard_error=errors)
-        ).chosen
-        == tau
-    )
+    """Of its own difference from the best score."""
+    path = path_of([1, 2, 5, 6], [1.0] * 4, [9, 3 + distance, 3, 3.1], [9.0, 1.0, 0.0, 9.0])
+    assert path.chosen == tau
+
+
+def test_path_chooses_the_best_C_of_the_chosen_sparsity():
+    """A sparsity counts by its best C, and no other C makes a smaller one eligible."""
+    path = path_of([1, 1, 2, 2], [0.1, 1.0, 0.1, 1.0], [9.0, 4.0, 3.2, 3.0], [100.0, 1.0, 1.0, 0.0])
+    assert (path.chosen, path.chosen_C) == (2, 1.0)
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
@@ -102,9 +303,8 @@ def test_cross_validation_chooses_three_features(make):
     one = make("cv", random_state=0).fit(X, y)  # one group validates by its folds
     for support in (model.support_, one.support_):
         np.testing.assert_array_equal(support, [0, 3, 7])
-    assert (
-        one.cv_.table["standard_error"][1:] > 0
-    ).all()  # without features every fold may have the same shares
+    is_best = one.cv_.table["score"] == one.cv_.table["score"].min()
+    np.testing.assert_array_equal(one.cv_.table["standard_error"] > 0, ~is_best)
     assert model.cv_.plot().get_legend().get_texts()[0].get_text() == "chosen: 3"
     plt.close("all")
 
@@ -174,7 +374,7 @@ def test_pairs_with_own_intercepts_are_scored_by_their_differences():
     """Half the squared error of a row is half that of the difference."""
     X, y, groups = pairs(0)
     score = (
-        fgmp.FedGradMPRegressor("cv", sparsities=[8], random_state=3, **OWN)
+        fgmp.FedGradMPRegressor("cv", sparsities=[8], folds="rows", random_state=3, **OWN)
         .fit(X, y, groups)
         .cv_.table["score"]
     )
@@ -188,4 +388,4 @@ def test_pairs_with_own_intercepts_are_scored_by_their_differences():
         expected[out] += (d[out] - D[out] @ found) ** 2 / 2 / 2  # each difference is held out twice
     np.testing.assert_allclose(score, [expected.mean()], rtol=1e-9)
     with pytest.raises(ValueError, match="n_folds is 2, and no fold leaves rows to learn from"):
-        fgmp.FedGradMPRegressor("cv", n_folds=2, **OWN).fit(X, y, groups)
+        fgmp.FedGradMPRegressor("cv", folds="rows", n_folds=2, **OWN).fit(X, y, groups)

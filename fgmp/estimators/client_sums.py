@@ -15,7 +15,7 @@ from .._support.sparse_features import SparseFeatures
 from ..aggregation import UpdateSpec
 from ..client import Client
 from ..rounds import Exchange, Method
-from ..sparse_model import Array, SparseModel
+from ..sparse_model import Array, IndexArray, SparseModel
 from .folds import assign_folds
 from .groups import preview
 from .weighted_loss import split_weights
@@ -209,19 +209,26 @@ class Moments(ClientSums):
 
 @dataclass(frozen=True)
 class HeldOutLosses(ClientSums):
-    """The mean loss l of models on rows that clients held out, with l^2, and with l by fold.
+    """The mean losses of models on rows that were held out, and how sure their differences are.
 
     The message is the intercepts and the coefficients of `n_models` models for each fold, one fold
-    after another, in the units of the data.
+    after another, in the units of the data. The first exchange sums the mean losses l_j. The second
+    one sums the squares of d_j - mean d_j, where d_j = l_j - l_b is the difference from the model b
+    of the smallest loss. Losses of two models on the same rows rise and fall together, so that
+    their difference is far surer than either of them.
 
     Parameters
     ----------
     n_folds, n_models : int
         How many folds, and models for each of them.
     seed, min_rows : int
-        Of the folds, as in `fgmp.estimators.folds.Fold`.
+        Of folds of rows, as in `fgmp.estimators.folds.Fold`.
+    client_folds : tuple of int
+        The fold of each client; empty if clients hold out rows.
     intercept_per_client : bool
-        Whether the intercept is the mean residual of the rows of a client that train.
+        Whether the intercept is the mean residual of the rows of a client that train, if any do.
+    share : float
+        The part of the weight of all rows that is of clients that hold out rows.
     unit : float
         The unit of losses.
     """
@@ -230,41 +237,75 @@ class HeldOutLosses(ClientSums):
     n_models: int
     seed: int
     min_rows: int
+    client_folds: tuple[int, ...]
     intercept_per_client: bool
+    share: float
     unit: float
 
     description: ClassVar[str] = "losses on the rows that were held out"
 
     def exchanges(self) -> Sequence[Exchange]:
-        """Return one exchange."""
-        return [Exchange(self.message, self.losses, self.add_losses, self.update_spec)]
+        """Return two exchanges."""
+        return [
+            Exchange(self.message, self.mean_losses, self.add_means, self.update_spec),
+            Exchange(self.message, self.squared_differences, self.add_means, self.update_spec),
+        ]
 
     def update_spec(self, state: State) -> UpdateSpec:
-        """Return the form of l, l^2 and l of each fold, for each model."""
-        return UpdateSpec((2 + self.n_folds, self.n_models))
+        """Return the form of one number for each model."""
+        return UpdateSpec((self.n_models,))
 
-    def losses(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
-        """Return the losses of a client. One that holds out nothing returns zeros."""
-        intercepts, *models = message
+    def mean_losses(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+        """Return the mean losses of a client. One that holds out nothing returns zeros."""
+        losses, weights = self._losses_of_rows(client, message)
+        return np.asarray(weights @ losses)
+
+    def squared_differences(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+        """Return the squares of d_j - mean d_j, of its mean or as a mean over its rows.
+
+        If clients are left out, they are what is drawn, and else rows are.
+        """
+        *models, means = message
+        losses, weights = self._losses_of_rows(client, tuple(models))
+        best = int(np.argmin(means))
+        differences = losses - losses[:, [best]]
+        mean_difference = means - means[best]
+        if self.client_folds:
+            return np.asarray((weights @ differences - mean_difference) ** 2)
+        return np.asarray(weights @ (differences - mean_difference) ** 2)
+
+    def add_means(self, state: State, mean: Array) -> State:
+        """Append the means over the clients that hold out rows."""
+        return (*state, mean / self.share)
+
+    def _losses_of_rows(self, client: Client, models: State) -> tuple[Array, Array]:
+        """Return the loss of each model on each row that is held out, and weights of these rows."""
+        intercepts, *coefficients = models
         targets, weights, loss = split_weights(client)
-        folds = assign_folds(targets, client.client_id, self.n_folds, self.seed, self.min_rows)
+        folds = self._folds_of(client, targets)
 
-        by_fold = np.zeros((self.n_folds, self.n_models))
-        for index, (model, intercept) in enumerate(zip(models, intercepts, strict=True)):
-            is_out = folds == index // self.n_models
+        losses = np.zeros((len(targets), self.n_models))
+        for index, (model, intercept) in enumerate(zip(coefficients, intercepts, strict=True)):
+            fold, column = divmod(index, self.n_models)
+            is_out = folds == fold
+            if not is_out.any():
+                continue
             predictions = client.predictions(model) + intercept.reshape(model.shape[1:])
             if self.intercept_per_client and not is_out.all():
                 residuals = (targets - predictions)[~is_out]
                 predictions = predictions + weights[~is_out] @ residuals / weights[~is_out].sum()
-            losses = loss.values(predictions[is_out], targets[is_out])
-            by_fold.flat[index] = weights[is_out] @ losses / (len(targets) * self.unit)
+            of_rows = loss.values(predictions[is_out], targets[is_out])
+            losses[is_out, column] = of_rows / self.unit
 
-        mean = by_fold.sum(axis=0)
-        return np.stack([mean, mean**2, *by_fold])
+        holds_out = folds >= 0
+        return losses[holds_out], weights[holds_out] / len(targets)
 
-    def add_losses(self, state: State, mean: Array) -> State:
-        """Append the mean losses."""
-        return (*state, mean)
+    def _folds_of(self, client: Client, targets: Array) -> IndexArray:
+        """Return the fold of each row of a client; -1 if it holds out none."""
+        index = client.client_id
+        if self.client_folds:
+            return np.full(len(targets), self.client_folds[index])
+        return assign_folds(targets, index, self.n_folds, self.seed, self.min_rows)
 
 
 @dataclass(frozen=True)

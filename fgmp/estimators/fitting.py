@@ -13,8 +13,7 @@ All stages see sums over the clients only, whether these are in this process or 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import NamedTuple
 
 from ..sparse_model import Array, SparseModel
 from ..transport import Transport
@@ -24,10 +23,10 @@ from .selection_path import (
     InitialSize,
     SparsityPath,
     StandardizedClients,
+    all_features,
     cross_validate,
     eliminate_backwards,
     initial_size,
-    model_of_size,
     select_features,
 )
 from .session import Session
@@ -45,12 +44,12 @@ class FittedModel:
         The intercept and the coefficients in the units of the data.
     is_constant : ndarray of bool, shape (n_features,)
         Which columns are constant.
-    sparsity, method, n_rounds : int, str, int
-        The number of features, the method that selected them, and its rounds.
+    sparsity, C, method, n_rounds : int, float, str, int
+        The number of features, C, the method that selected the features, and its rounds.
     history : dict of ndarray
         As in `FedGradMPRegressor`.
     cross_validation : SparsityPath or None
-        How the sparsity was selected, if it was.
+        How the sparsity, or C, was selected, if one of them was.
     intercepts : ndarray, shape (n_clients,), or None
         The intercepts of the clients, if each has its own and no masks hide them.
     covariance : Covariance or None
@@ -62,6 +61,7 @@ class FittedModel:
     table: Array
     is_constant: Array
     sparsity: int
+    C: float
     method: str
     n_rounds: int
     history: dict[str, Array]
@@ -97,47 +97,44 @@ def _fit_few_features(session: Session, grid: Sequence[int]) -> FittedModel:
     clients = StandardizedClients(session.clients, stats.standardization)
     size = initial_size(settings, grid)
     selected = select_features(session, clients, size, settings.rounds)
-    path = eliminate_backwards(session, clients, selected.model)
+    choice = _choose(session, rows, stats, grid, size)
+    path = eliminate_backwards(session, clients, selected.model, settings.selection_ridge(choice.C))
+    model = path.model(choice.sparsity, settings.path_ridge(choice.C))
 
-    sparsity = grid[0]
-    cross_validation = None
-    if settings.sparsity == "cv":
-        unit = stats.standardization.target_unit
-        cross_validation = cross_validate(session, rows, grid, size, unit)
-        sparsity = cross_validation.chosen
-    model = model_of_size(path, sparsity)
-
-    refitted = refit_model(session, clients, model, selected.history, settings.polish)
+    ridge = settings.ridge(choice.C)
+    refitted = refit_model(session, clients, model, selected.history, ridge, settings.polish)
     covariance = None
     if settings.polish:
-        covariance = _covariance(session, clients, stats, refitted.model)
+        covariance = _covariance(session, clients, stats, refitted.model, ridge)
     table, intercepts = _in_original_units(session, rows, stats, refitted.model)
     unusual = compare_units(session, rows, stats)
     return FittedModel(
         table=table,
         intercepts=intercepts,
         is_constant=stats.is_constant,
-        sparsity=sparsity,
+        sparsity=choice.sparsity,
+        C=choice.C,
         method=size.method,
         n_rounds=selected.n_rounds,
         history=with_total_costs(refitted.history, session.totals),
-        cross_validation=cross_validation,
+        cross_validation=choice.cross_validation,
         covariance=covariance,
         unusual=unusual,
     )
 
 
 def _fit_all_features(session: Session, n_features: int) -> FittedModel:
-    """Run stages 1, 5 and 6, on all features."""
+    """Run stages 1, 5 and 6 on all features, and stage 4 if C is chosen."""
     rows = session.clients.transport()
     stats = standardization_stats(session, rows)
 
     clients = StandardizedClients(session.clients, stats.standardization)
-    start = clients.null_model.dense()
-    model = SparseModel(np.arange(start.size), start.reshape(-1), start.shape)
+    choice = _choose(session, rows, stats, [n_features], None)
 
-    refitted = refit_model(session, clients, model, history={}, polish=True)
-    covariance = _covariance(session, clients, stats, refitted.model)
+    model = all_features(clients)
+    ridge = session.settings.ridge(choice.C)
+    refitted = refit_model(session, clients, model, {}, ridge, polish=True)
+    covariance = _covariance(session, clients, stats, refitted.model, ridge)
     table, intercepts = _in_original_units(session, rows, stats, refitted.model)
     unusual = compare_units(session, rows, stats)
     return FittedModel(
@@ -145,9 +142,11 @@ def _fit_all_features(session: Session, n_features: int) -> FittedModel:
         intercepts=intercepts,
         is_constant=stats.is_constant,
         sparsity=n_features,
+        C=choice.C,
         method="all",
         n_rounds=0,
         history=with_total_costs(refitted.history, session.totals),
+        cross_validation=choice.cross_validation,
         covariance=covariance,
         unusual=unusual,
     )
@@ -163,20 +162,62 @@ def _fit_with_noise(session: Session, sparsity: int) -> FittedModel:
         table=stats.standardization.to_original_units(selected.model),
         is_constant=stats.is_constant,
         sparsity=sparsity,
+        C=session.settings.C,
         method=size.method,
         n_rounds=selected.n_rounds,
         history=selected.history,
     )
 
 
+class _Choice(NamedTuple):
+    """A sparsity and a C, and how they were chosen, if they were."""
+
+    sparsity: int
+    C: float
+    cross_validation: SparsityPath | None = None
+
+
+def _choose(
+    session: Session,
+    rows: Transport,
+    stats: StandardizationStats,
+    grid: Sequence[int],
+    size: InitialSize | None,
+) -> _Choice:
+    """Return the sparsity and the C of a fit, by cross-validation if one of them is to be chosen.
+
+    Parameters
+    ----------
+    session : Session
+        The fit.
+    rows : Transport
+        All rows, in the units of the data.
+    stats : StandardizationStats
+        What stage 1 found.
+    grid : sequence of int
+        The sparsities to choose from.
+    size : InitialSize or None
+        How a path begins; None for all features.
+    """
+    settings = session.settings
+    if not settings.is_cross_validated:
+        return _Choice(grid[0], settings.C)
+    path = cross_validate(session, rows, grid, size, stats.standardization.target_unit)
+    return _Choice(path.chosen, path.chosen_C, path)
+
+
 def _covariance(
-    session: Session, clients: StandardizedClients, stats: StandardizationStats, model: SparseModel
+    session: Session,
+    clients: StandardizedClients,
+    stats: StandardizationStats,
+    model: SparseModel,
+    ridge: float,
 ) -> Covariance | None:
     """Return the covariance of a refitted model, unless coefficients are all that is wanted."""
     settings = session.settings
     if settings.coefficients_only:
         return None
-    return coefficient_covariance(session, clients, model, stats.deviations, settings.ridge)
+    return coefficient_covariance(session, clients, model, stats.deviations, ridge)
 
 
 def _in_original_units(

@@ -1,17 +1,31 @@
-"""Folds of cross-validation: each client holds out rows of its own, and tells nobody which."""
+"""Folds of cross-validation: rows that each client holds out, or whole clients.
 
-from typing import NamedTuple
+Folds of rows ask how a model predicts new rows of known clients: each client holds out rows of its
+own, and tells nobody which. Folds of groups ask how it predicts a client that it has never seen:
+the server leaves whole clients out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..rounds import Transport
 from ..sparse_model import Array, IndexArray
+from .resampling import ReweightedTransport
 
-# The purpose of these random numbers in a `SeedSequence`: those of a run have 0, 1 and 2.
-_PURPOSE = 3
+if TYPE_CHECKING:
+    from .session import FitClients
+    from .standardization import Standardization
+
+# The purposes of these random numbers in a `SeedSequence`: those of a run have 0, 1 and 2.
+_PURPOSE_ROWS = 3
+_PURPOSE_CLIENTS = 4
 
 
 class Fold(NamedTuple):
-    """One of the folds that clients hold out; a list of these four numbers in JSON.
+    """One of the folds of rows that clients hold out; a list of these four numbers in JSON.
 
     Attributes
     ----------
@@ -30,6 +44,42 @@ class Fold(NamedTuple):
 
     def __str__(self) -> str:
         return f"fold {self.number + 1} of {self.n_folds}"
+
+    def training_transport(
+        self, clients: FitClients, standardization: Standardization | None = None
+    ) -> Transport:
+        """Return the transport to the rows outside of the fold, in some units."""
+        return clients.transport(standardization, self)
+
+
+class GroupFold(NamedTuple):
+    """One of the folds of whole clients.
+
+    Attributes
+    ----------
+    number, n_folds : int
+        The fold is `number` of 0, ..., n_folds - 1.
+    client_folds : tuple of int
+        The fold of each client, by its index.
+    """
+
+    number: int
+    n_folds: int
+    client_folds: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"fold {self.number + 1} of {self.n_folds} of the groups"
+
+    def training_transport(
+        self, clients: FitClients, standardization: Standardization | None = None
+    ) -> Transport:
+        """Return the transport to the clients outside of the fold; the others are not asked."""
+        takes_part = np.array(self.client_folds) != self.number
+        return ReweightedTransport(
+            clients.transport(standardization),
+            drawn=np.flatnonzero(takes_part),
+            counts=takes_part.astype(np.intp),
+        )
 
 
 def n_folds_of(n_rows: int, n_folds: int, min_rows: int) -> int:
@@ -70,7 +120,7 @@ def assign_folds(
     if not n_folds:
         return np.full(len(targets), -1, np.intp)
 
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_PURPOSE, index)))
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_PURPOSE_ROWS, index)))
     order = rng.permutation(len(targets))
     targets_repeat = len(np.unique(targets)) <= len(targets) // 2
     if targets_repeat:
@@ -79,3 +129,18 @@ def assign_folds(
     folds = np.empty(len(targets), np.intp)
     folds[order] = (np.arange(len(order)) + rng.integers(n_folds)) % n_folds
     return folds
+
+
+def n_group_folds(n_clients: int, n_folds: int, is_secure: bool) -> int:
+    """Return the number of folds of whole clients; below 2 if there are too few clients.
+
+    Under masks a fold has at least two clients: sums over all clients and sums over all but a fold
+    have the sums over the fold as their difference.
+    """
+    return min(n_folds, n_clients // 2 if is_secure else n_clients)
+
+
+def deal_clients(n_clients: int, n_folds: int, seed: int) -> tuple[int, ...]:
+    """Return the fold of each client, drawn at random and of equal size up to one client."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_PURPOSE_CLIENTS,)))
+    return tuple((rng.permutation(n_clients) % n_folds).tolist())

@@ -80,8 +80,16 @@ __all__ = [
 # The sparsities that "cv" chooses from.
 _SPARSITIES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
 _DEFAULT_SPARSITY = 10
+# Each C that C="cv" chooses from.
+_STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
+# C of the dense model, and of labels, by default: the ridge weighs as much as one row.
+_DEFAULT_STRENGTH = 1.0
 # `sparsity="all"` takes at most this number of features: their Hessian has 12 million numbers.
 _MAX_DENSE_FEATURES = 5000
+# folds="auto" holds out whole groups from these numbers of groups on: with two groups a model would
+# be fitted to one of them, and under masks a fold has at least two groups.
+_LEAST_GROUPS = 3
+_LEAST_GROUPS_UNDER_MASKS = 6
 # The most constant columns that a warning names.
 _N_CONSTANT_NAMED = 20
 
@@ -122,13 +130,14 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     fit_intercept: bool | str = True
     standardize: bool | str = "auto"
     polish: bool = True
-    C: float = np.inf
+    C: float | str = "auto"
     rounds: int = 20
     tol: float = 1e-2
     cohort_size: int | None = None
     local_iterations: int = 3
     batch_size: int | None = None
     sparsities: Sequence[int] | None = None
+    folds: str = "auto"
     n_folds: int = 5
     min_rows: int = 5
     secure: bool = False
@@ -244,6 +253,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
 
         self.method_ = fitted.method
         self.sparsity_ = fitted.sparsity
+        self.C_ = fitted.C
         self.n_iter_ = fitted.n_rounds
         self.history_ = HistoryTable(fitted.history)
 
@@ -269,7 +279,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             total_weight=clients.total_weight,
             n_intercepts=int(bool(self.fit_intercept) and not is_per_client),
             intercept_per_client=is_per_client,
-            ridge=float(1 / (self.C * clients.total_weight)),
+            C=self._strength(),
+            strengths=_STRENGTHS if self.C == "cv" else (self._strength(),),
             sparsity=self.sparsity,
             method=self.method,
             standardize=standardize,
@@ -279,10 +290,26 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             cohort_size=self.cohort_size,
             local_iterations=self.local_iterations,
             batch_size=self.batch_size,
+            folds=self._folds(len(clients.info.rows)),
             n_folds=self.n_folds,
             is_secure=self.secure,
             is_private=self.private is not None,
         )
+
+    def _strength(self) -> float:
+        """Return C as a number; the default one for "auto", and for "cv" until it is chosen."""
+        if not isinstance(self.C, str):
+            return self.C
+        if is_classifier(self) or self.sparsity == "all":
+            return _DEFAULT_STRENGTH
+        return float("inf")
+
+    def _folds(self, n_clients: int) -> str:
+        """Return "rows" or "groups": with "auto" folds of groups if there are enough groups."""
+        if self.folds != "auto":
+            return self.folds
+        enough = _LEAST_GROUPS_UNDER_MASKS if self.secure else _LEAST_GROUPS
+        return "groups" if n_clients >= enough else "rows"
 
     def _aggregator(self) -> Aggregator | None:
         """Return the aggregator: the mean, a secure sum, or noise, which allows no exact sums."""
@@ -296,6 +323,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             "polish": self.polish,
             "secure": self.secure,
             "sparsity": isinstance(self.sparsity, str),
+            "C": self.C == "cv",
             "method": self.method == "shared",
         }
         wrong = [
@@ -319,6 +347,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         check_bool("fit_intercept", self.fit_intercept, *intercepts)
         check_bool("polish", self.polish)
         check_bool("secure", self.secure)
+        check_option("folds", self.folds, ("auto", "rows", "groups"))
         check_integer("n_folds", self.n_folds, at_least=2)
         for name in ("rounds", "local_iterations", "min_rows"):
             check_integer(name, getattr(self, name))
@@ -326,9 +355,15 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name))
         check_number("tol", self.tol, at_least=0)
-        if not (isinstance(self.C, float) and self.C == np.inf):
-            check_number("C", self.C, above=0)
+        self._check_strength()
         check_kind("private", self.private, (GaussianNoise, type(None)), "a GaussianNoise or None")
+
+    def _check_strength(self) -> None:
+        """Check C: "auto", "cv", infinity, or a number above 0."""
+        if isinstance(self.C, str):
+            check_option("C", self.C, ("auto", "cv"))
+        elif not (isinstance(self.C, float) and self.C == np.inf):
+            check_number("C", self.C, above=0)
 
     def _check_cohort(self, n_clients: int) -> None:
         """Check that the cohort size fits the clients, and that secure sums are over all."""
@@ -423,7 +458,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 "The classes are separated in part on the features taken, and no row is against it"
             )
         raise ValueError(
-            f"{problem}, so that their coefficients have no bound with C={self.C!r}; "
+            f"{problem}, so that their coefficients have no bound with C={self._strength()!r}; "
             "a finite C gives them one."
         ) from None
 
@@ -717,7 +752,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     ) -> Array:
         """Return the coefficients for clients that were drawn, shape (n_outputs, n_features)."""
         drawn = ResampledClients(clients, counts)
-        model = clone(self).set_params(sparsity=self.sparsity_)
+        model = clone(self).set_params(sparsity=self.sparsity_, C=self.C_)
         if self.cohort_size is not None:
             model.cohort_size = min(self.cohort_size, len(drawn.drawn))
         if self.sparsity == "all":
@@ -732,7 +767,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
 
     def _coefficients_of_resample(self, data: TrainingData, weights: Array) -> Array:
         """Return the coefficients for other weights of the rows, shape (n_outputs, n_features)."""
-        model = clone(self).set_params(sparsity=self.sparsity_, min_rows=1)
+        model = clone(self).set_params(sparsity=self.sparsity_, C=self.C_, min_rows=1)
         with suppress_advice():  # the fit has given it
             model.fit(data.X, data.y, groups=data.groups, sample_weight=weights)
         return np.atleast_2d(model.coef_)

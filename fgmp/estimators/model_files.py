@@ -27,10 +27,11 @@ _PARAMETERS = (
     "C",
     "secure",
     "min_rows",
+    "folds",
 )
-_ATTRIBUTES = ("n_features_in_", "sparsity_", "method_", "n_iter_")
+_ATTRIBUTES = ("n_features_in_", "sparsity_", "C_", "method_", "n_iter_")
 _LISTS = ("groups_", "missing_", "classes_", "feature_names_in_")
-_PATH_COLUMNS = ("sparsity", "score", "standard_error")
+_PATH_COLUMNS = ("sparsity", "C", "score", "standard_error")
 _COVARIANCE_NUMBERS = (
     "why_not_by_group",
     "n_rows",
@@ -79,8 +80,11 @@ def model_to_json(model: Any) -> str:
     if hasattr(model, "covariance_"):
         content["covariance"] = _encode_covariance(model.covariance_, names)
     if hasattr(model, "cv_"):
-        table = {name: column.tolist() for name, column in model.cv_.table.items()}
-        content["cross_validation"] = table
+        table = {
+            name: [_encode(value) for value in column.tolist()]
+            for name, column in model.cv_.table.items()
+        }
+        content["cross_validation"] = {"folds": model.cv_.folds, **table}
     content["exchanges"] = [list(sent) for sent in getattr(model, "exchanges_", ())]
     try:
         return json.dumps(content, indent=1, allow_nan=False)
@@ -132,7 +136,7 @@ def _decoded_model(content: dict[str, Any]) -> Any:
     model.set_params(**parameters)
 
     for name in _ATTRIBUTES:
-        setattr(model, name, content["attributes"][name])
+        setattr(model, name, _decode(content["attributes"][name]))
     for name, values in content["lists"].items():
         if name not in _LISTS:
             raise KeyError(name)
@@ -146,8 +150,11 @@ def _decoded_model(content: dict[str, Any]) -> Any:
         for what, began, *numbers in content.get("exchanges", [])
     )
     if "cross_validation" in content:
-        columns = content["cross_validation"]
-        model.cv_ = SparsityPath({name: np.asarray(columns[name]) for name in _PATH_COLUMNS})
+        choice = content["cross_validation"]
+        table = {
+            name: np.asarray([_decode(value) for value in choice[name]]) for name in _PATH_COLUMNS
+        }
+        model.cv_ = SparsityPath(table, str(choice["folds"]))
     return model
 
 

@@ -46,6 +46,7 @@ def refit_model(
     clients: StandardizedClients,
     model: SparseModel,
     history: dict[str, Array],
+    ridge: float,
     polish: bool,
 ) -> RefittedModel:
     """Return the minimiser on the features of a model.
@@ -60,6 +61,8 @@ def refit_model(
         The selected model, from which Newton steps start.
     history : dict of ndarray
         The history of the rounds; empty if there were none.
+    ridge : float
+        Weight of half the squared norm of the coefficients beside the mean loss.
     polish : bool
         Whether to take steps at all. Without them the model stays as it is, and so does a model
         without features.
@@ -69,7 +72,7 @@ def refit_model(
     ConvergenceWarning
         If the last step still moved a coefficient.
     """
-    result = _newton_steps(session, clients, model, polish)
+    result = _newton_steps(session, clients, model, ridge, polish)
     unit = clients.standardization.target_unit**2
     history = _with_last_row(history, result, session.totals, unit)
 
@@ -81,7 +84,11 @@ def refit_model(
 
 
 def _newton_steps(
-    session: Session, clients: StandardizedClients, model: SparseModel, polish: bool
+    session: Session,
+    clients: StandardizedClients,
+    model: SparseModel,
+    ridge: float,
+    polish: bool,
 ) -> Result:
     """Run Newton steps until none moves a coefficient; of no round if the model is to stay."""
     settings = session.settings
@@ -95,7 +102,7 @@ def _newton_steps(
         return stalled(run) and run.progress.state.moved <= SETTLED
 
     result = session.run(
-        NewtonOnSupport(settings.newton_steps, settings.ridge),
+        NewtonOnSupport(settings.newton_steps, ridge),
         clients.transport,
         rounds,
         state=support_state(settings, model),

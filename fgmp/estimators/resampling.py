@@ -1,11 +1,13 @@
-"""Clients drawn with replacement: the bootstrap over whole clients, by weights that a server draws.
+"""Some of the clients, with other weights: the bootstrap over whole clients, and folds of them.
 
-A client that is drawn twice counts twice as much, and one that is not drawn is asked for nothing.
-Clients send what they send in every fit, and none learns how often it was drawn from its message
-alone. So inclusion frequencies need no pooled rows.
+The bootstrap draws clients with replacement, by weights that a server draws. A client that is drawn
+twice counts twice as much, and one that is not drawn is asked for nothing. Clients send what they
+send in every fit, and none learns how often it was drawn from its message alone. So inclusion
+frequencies need no pooled rows.
 
 Under masks there is no such bootstrap: sums over K clients with other weights are equations, and
-from K resamples on they can be solved for every client.
+from K resamples on they can be solved for every client. Folds of clients under masks have at least
+two clients each.
 """
 
 from __future__ import annotations
@@ -121,6 +123,24 @@ class ReweightedTransport:
     def prepare(self, method: Method) -> ReweightedTransport:
         """Return the transport for a run of a method."""
         return replace(self, transport=self.transport.prepare(method))
+
+    @property
+    def masked(self) -> Any:
+        """The masked sum of the transport, for clients that were drawn, if it has one of its own.
+
+        Raises
+        ------
+        AttributeError
+            If the transport has none: then sums are made in this process.
+        """
+        masked = self.transport.masked  # type: ignore[attr-defined]
+
+        def masked_of_drawn(
+            call: Call | None, message: Message, cohort: IndexArray, *others: Any
+        ) -> Any:
+            return masked(call, message, self.drawn[cohort], *others)
+
+        return masked_of_drawn
 
     def run_clients(self, call: Call, message: Message, cohort: IndexArray) -> Sequence[Any]:
         """Return the updates of a cohort, in its order."""

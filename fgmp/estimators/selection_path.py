@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._support.displays import html_table
+from .._support.linear_algebra import solve_semidefinite
 from .._support.optional import needs
 from .._support.warnings import advise_once
 from ..callbacks import stop_when_stalled
@@ -25,12 +26,12 @@ from ..shared_support.elimination import backwards
 from ..shared_support.method import SharedState, SharedSupportGradMP
 from ..shared_support.newton import NewtonOnSupport, SupportState
 from ..shared_support.sketches import CountSketch
-from ..sparse_model import Array, SparseModel
+from ..sparse_model import Array, IndexArray, SparseModel
 from ..transport import Transport
 from .client_sums import HeldOutLosses
-from .folds import Fold, n_folds_of
+from .folds import Fold, GroupFold, deal_clients, n_folds_of, n_group_folds
 from .session import TOTALS, FitClients, FitSettings, Session
-from .standardization import Standardization, standardization_stats
+from .standardization import Standardization, StandardizationStats, standardization_stats
 
 # A path begins with at least this number of features.
 _LEAST_INITIAL = 20
@@ -40,9 +41,6 @@ ROWS_PER_COEFFICIENT = 2
 # Rounds end if this number of them in a row stalls, and in a fold after a few rounds.
 _STALLED_ROUNDS = 3
 _FOLD_ROUNDS = 5
-
-# Models by their number of features.
-EliminationPath = Mapping[int, SparseModel]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,18 +53,20 @@ class StandardizedClients:
         The clients in their own units.
     standardization : Standardization
         The common units.
-    fold : Fold or None
-        The rows that do not train; None if all do.
+    fold : Fold, GroupFold or None
+        The rows, or clients, that do not train; None if all do.
     """
 
     clients: FitClients
     standardization: Standardization
-    fold: Fold | None = None
+    fold: Fold | GroupFold | None = None
 
     @cached_property
     def transport(self) -> Transport:
         """The transport to the rows; built at its first use."""
-        return self.clients.transport(self.standardization, self.fold)
+        if self.fold is None:
+            return self.clients.transport(self.standardization)
+        return self.fold.training_transport(self.clients, self.standardization)
 
     @cached_property
     def null_model(self) -> SparseModel:
@@ -97,6 +97,63 @@ class InitialSize(NamedTuple):
     method: str
 
 
+@dataclass(frozen=True, eq=False)
+class EliminationPath:
+    """Models with fewer and fewer features, all minimisers of one quadratic on the server.
+
+    The quadratic is the mean loss, expanded at the minimiser on the features that the rounds
+    selected: for the squared loss it is the loss itself, so that every model is exact.
+
+    Attributes
+    ----------
+    null_model : SparseModel
+        The model without features.
+    minimiser : SparseModel
+        b, the minimiser on the selected features, with `ridge`.
+    hessian : ndarray of float64, shape (k, k)
+        H, of the mean loss and the ridge, on the support of b.
+    ridge : float
+        The ridge in H.
+    positions : dict of int to ndarray of int
+        By number of features which entries of b are left.
+    """
+
+    null_model: SparseModel
+    minimiser: SparseModel
+    hessian: Array
+    ridge: float
+    positions: Mapping[int, IndexArray]
+
+    @property
+    def largest(self) -> int:
+        """The most features of a model of the path."""
+        return max(self.positions, default=0)
+
+    def model(self, sparsity: int, ridge: float) -> SparseModel:
+        """Return the minimiser on `sparsity` features with a ridge; on fewer if there are no more.
+
+        With S the entries that are left and r the ridge it is x_S = (H_SS + (r - ridge) I)^-1
+        (H b)_S. Solved as a correction of b, it has the rounding of what changes.
+        """
+        sparsity = min(sparsity, self.largest)
+        if sparsity == 0:
+            return self.null_model
+        positions = self.positions[sparsity]
+        values = self.minimiser.values.astype(np.float64)
+        dropped = np.setdiff1d(np.arange(len(values)), positions)
+        change = ridge - self.ridge
+
+        restricted = self.hessian[np.ix_(positions, positions)] + change * np.eye(len(positions))
+        pull = self.hessian[np.ix_(positions, dropped)] @ values[dropped]
+        pull -= change * values[positions]
+        left = values[positions] + solve_semidefinite(restricted, pull)
+        return SparseModel(
+            self.minimiser.support[positions],
+            left.astype(self.minimiser.values.dtype),
+            self.minimiser.shape,
+        )
+
+
 class SelectedFeatures(NamedTuple):
     """What the rounds of stage 2 leave.
 
@@ -122,9 +179,19 @@ class SparsityPath:
     Attributes
     ----------
     table : dict of ndarray
-        One entry per sparsity, as columns: ``sparsity``; ``score``, the mean held-out loss over the
-        sites (lower is better); and its ``standard_error`` over the sites, or over the folds of a
-        single one.
+        One entry per sparsity and C, as columns: ``sparsity`` and ``C``; ``score``, the mean
+        held-out loss (lower is better); and ``standard_error``, that of its difference from the
+        smallest score: over the held-out rows, or with ``folds="groups"`` over the groups.
+    folds : {"rows", "groups"}
+        What was held out.
+
+    Notes
+    -----
+    The choice is the smallest sparsity whose best score lies within half a standard error of the
+    smallest score, and the C of that score. The standard error is that of the difference of two
+    losses on the same rows. What makes all losses large at once, such as a hospital with hard
+    cases, is in both of them and cancels. (The standard error of one loss holds it, and chooses too
+    few features where hospitals differ.)
 
     Examples
     --------
@@ -133,15 +200,21 @@ class SparsityPath:
     >>> X = np.random.default_rng(0).standard_normal((300, 5))
     >>> y = X[:, 1] - X[:, 4] + 0.1 * np.random.default_rng(1).standard_normal(300)
     >>> fgmp.FedGradMPRegressor("cv").fit(X, y, groups=np.arange(300) % 5).cv_
-    SparsityPath(chosen 2 of 6 sparsities from 0 to 5)
+    SparsityPath(chosen 2 of 6 sparsities from 0 to 5, groups held out)
     """
 
     table: dict[str, Array]
+    folds: str
 
     def __repr__(self) -> str:
-        sparsities = self.table["sparsity"]
+        sparsities = np.unique(self.table["sparsity"])
         tried = f"{len(sparsities)} sparsities from {sparsities.min()} to {sparsities.max()}"
-        return f"SparsityPath(chosen {self.chosen} of {tried})"
+        if len(sparsities) == 1:
+            tried = f"one sparsity, {sparsities[0]}"
+        strengths = np.unique(self.table["C"])
+        if len(strengths) > 1:
+            tried += f"; C={self.chosen_C:g} of {len(strengths)}"
+        return f"SparsityPath(chosen {self.chosen} of {tried}, {self.folds} held out)"
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks: the held-out loss of each sparsity."""
@@ -149,26 +222,54 @@ class SparsityPath:
             [f"{values[0]:g}", *(f"{value:.3g}" for value in values[1:])]
             for values in zip(*self.table.values(), strict=True)
         ]
-        title = f"Held-out losses; chosen: {self.chosen}"
+        title = f"Held-out losses, {self.folds} held out; chosen: {self.chosen}"
         return html_table(title, rows, header=list(self.table))
 
     @property
     def chosen(self) -> int:
-        """The smallest sparsity whose score is within half a standard error of the best."""
-        sparsities, score, errors = self.table.values()
-        best = np.argmin(score)
-        return int(sparsities[score <= score[best] + errors[best] / 2][0])
+        """The smallest sparsity with a score within half a standard error of the best one."""
+        return int(self.table["sparsity"][self._chosen_row])
+
+    @property
+    def chosen_C(self) -> float:
+        """The C with the best score at this sparsity."""
+        return float(self.table["C"][self._chosen_row])
+
+    @property
+    def _chosen_row(self) -> int:
+        """The row of the table that is chosen."""
+        score = self.table["score"]
+        distance = score - score.min()
+        is_close = distance <= self.table["standard_error"] / 2
+        is_close[np.argmin(score)] = True
+        rows = self._best_rows()
+        return int(rows[is_close[rows]][0])
+
+    def _best_rows(self) -> IndexArray:
+        """Return the row of the best C of each sparsity, by increasing sparsity."""
+        sparsities = self.table["sparsity"]
+        order = np.lexsort((self.table["score"], sparsities))
+        _, first = np.unique(sparsities[order], return_index=True)
+        return np.asarray(order[first])
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the score against the sparsity, with the choice marked; return matplotlib's axes."""
+        """Draw the score against the sparsity, with the choice marked; return matplotlib's axes.
+
+        At each sparsity it is the score of the best C.
+        """
         with needs("a plot", "matplotlib"):
             import matplotlib.pyplot as plt
 
         if ax is None:
             ax = plt.subplots(layout="constrained")[1]
-        ax.errorbar(*self.table.values(), fmt="o-", ms=4, capsize=2)
+        rows = self._best_rows()
+        columns = (self.table[name][rows] for name in ("sparsity", "score", "standard_error"))
+        ax.errorbar(*columns, fmt="o-", ms=4, capsize=2)
         ax.axvline(self.chosen, color="0.4", linestyle="--", label=f"chosen: {self.chosen}")
-        ax.set(xlabel="sparsity", ylabel="held-out loss and its\nstandard error over the sites")
+        ax.set(
+            xlabel="sparsity",
+            ylabel="held-out loss, with the standard error\nof its difference from the best",
+        )
         ax.legend()
         return ax
 
@@ -277,7 +378,7 @@ def _shared_support(settings: FitSettings, n_features: int) -> SharedSupportGrad
     return SharedSupportGradMP(
         n_features,
         CountSketch(rows=1, columns=max(n_columns, 2)),
-        NewtonOnSupport(ridge=settings.selection_ridge, allow_inexact=True),
+        NewtonOnSupport(ridge=settings.selection_ridge(settings.C), allow_inexact=True),
         selection=settings.selection,
         pruning="largest",
     )
@@ -300,30 +401,27 @@ def _callbacks(session: Session, clients: StandardizedClients) -> list[Any]:
 
 
 def eliminate_backwards(
-    session: Session, clients: StandardizedClients, model: SparseModel
+    session: Session, clients: StandardizedClients, model: SparseModel, ridge: float
 ) -> EliminationPath:
-    """Return the minimiser on the features of a model, and on fewer and fewer of them.
+    """Return the path that begins with the minimiser on the features of a model, with a ridge.
 
     Features are removed one at a time by backward elimination on the pooled Hessian. The path ends
     with the model without features.
     """
     settings = session.settings
-    path = {0: clients.null_model}
+    null_model = clients.null_model
     if len(model.used_atoms) <= settings.n_intercepts:
-        return path
+        return EliminationPath(null_model, null_model, np.empty((0, 0)), ridge, {})
 
-    solver = NewtonOnSupport(settings.newton_steps, settings.selection_ridge)
+    solver = NewtonOnSupport(settings.newton_steps, ridge)
     state = session.query(solver, clients.transport, support_state(settings, model))
     minimiser = state.model
-    path[len(minimiser.used_atoms) - settings.n_intercepts] = minimiser
     hessian = state.curvature.astype(np.float64)
-    for n_features, positions, values in backwards(minimiser, hessian, settings.selection):
-        path[n_features] = SparseModel(
-            minimiser.support[positions],
-            values.astype(minimiser.values.dtype),
-            minimiser.shape,
-        )
-    return path
+    all_features = len(minimiser.used_atoms) - settings.n_intercepts
+    positions = {all_features: np.arange(len(minimiser.support))}
+    for n_features, left, _ in backwards(minimiser, hessian, settings.selection):
+        positions[n_features] = left
+    return EliminationPath(null_model, minimiser, hessian, ridge, positions)
 
 
 def support_state(settings: FitSettings, model: SparseModel) -> SupportState:
@@ -334,11 +432,6 @@ def support_state(settings: FitSettings, model: SparseModel) -> SupportState:
     return SupportState(SparseModel(support, model.on(support), model.shape))
 
 
-def model_of_size(path: EliminationPath, sparsity: int) -> SparseModel:
-    """Return the model of a path with a number of features, or the largest if it has fewer."""
-    return path[min(sparsity, max(path))]
-
-
 # Stage 4: model selection.
 
 
@@ -346,13 +439,12 @@ def cross_validate(
     session: Session,
     clients: Transport,
     grid: Sequence[int],
-    size: InitialSize,
+    size: InitialSize | None,
     target_unit: float,
 ) -> SparsityPath:
-    """Return the held-out losses of the sparsities of a grid.
+    """Return the held-out losses of each sparsity and each C to choose from.
 
-    Each client holds out one fold of its rows at a time. Units, features and models of a fold come
-    from the other rows alone.
+    Units, features and models of a fold come from the other rows alone.
 
     Parameters
     ----------
@@ -362,52 +454,108 @@ def cross_validate(
         All rows, in their own units.
     grid : sequence of int
         The sparsities, increasing.
-    size : InitialSize
-        How the path of each fold begins.
+    size : InitialSize or None
+        How the path of each fold begins; None is the model of all features.
     target_unit : float
         The unit in which losses are sent is its square.
 
     Raises
     ------
     ValueError
-        If no client has rows for two folds, or the rows of no fold leave anything to learn.
+        If no client has rows for two folds, there are too few clients for folds of these, or the
+        rows of no fold leave anything to learn.
     """
     settings = session.settings
     info = settings.info
-    min_rows = session.clients.min_rows
-    folds_by_client = np.array([n_folds_of(m, settings.n_folds, min_rows) for m in info.rows])
-    _check_folds(folds_by_client, settings.n_folds, min_rows)
-
-    n_folds = int(folds_by_client.max())
-    fitted = [
-        _fit_without(session, Fold(number, n_folds, session.seed, min_rows), grid, size)
-        for number in range(n_folds)
-    ]
+    folds = group_folds(session) if settings.folds == "groups" else row_folds(session)
+    fitted = [_fit_without(session, fold, grid, size) for fold in folds]
     if not any(models.has_learnt for models in fitted):
         raise ValueError(
-            f"n_folds is {n_folds}, and no fold leaves rows to learn from; expected more of either"
+            f"n_folds is {len(folds)}, and no fold leaves rows to learn from; expected more of "
+            "either"
         )
+
+    # Clients that hold out nothing return zeros.
+    holds_out = np.ones(len(info.rows), bool)
+    client_folds: tuple[int, ...] = ()
+    if settings.folds == "groups":
+        client_folds = deal_clients(len(info.rows), len(folds), session.seed)
+    else:
+        holds_out = _folds_by_client(session) > 0
+    weights = info.weights[holds_out]
+    share = float(weights.sum())
 
     tables = [table for models in fitted for table in models.tables]
     intercepts = np.array([table[0].reshape(-1) for table in tables])
     coefficients = [SparseModel.of(table[1:]) for table in tables]
     unit = target_unit**2
     method = HeldOutLosses(
-        n_folds, len(grid), session.seed, min_rows, settings.intercept_per_client, unit
+        n_folds=len(folds),
+        n_models=len(fitted[0].tables),
+        seed=session.seed,
+        min_rows=session.clients.min_rows,
+        client_folds=client_folds,
+        intercept_per_client=settings.intercept_per_client,
+        share=share,
+        unit=unit,
     )
-    state = session.query(method, clients, (intercepts, *coefficients))
-    # Clients that hold out nothing return zeros, so the sums are divided by the others' weight.
-    weights = info.weights[folds_by_client > 0]
-    losses = state[-1] / float(weights.sum())
-    score = losses[0]
-    errors = _standard_errors(losses, weights / float(weights.sum()))
+    score, squares = session.query(method, clients, (intercepts, *coefficients))[-2:]
     return SparsityPath(
         {
-            "sparsity": np.array(grid),
+            "sparsity": np.repeat(grid, len(settings.strengths)),
+            "C": np.tile(settings.strengths, len(grid)),
             "score": score * unit,
-            "standard_error": errors * unit,
-        }
+            "standard_error": np.sqrt(squares * _per_square(settings, weights / share)) * unit,
+        },
+        settings.folds,
     )
+
+
+def _per_square(settings: FitSettings, shares: Array) -> float:
+    """Return the variance of a mean for each unit of the mean square of what is averaged.
+
+    Parameters
+    ----------
+    settings : FitSettings
+        The fit. With folds of groups clients are averaged, and else rows.
+    shares : ndarray, shape (n_clients,)
+        Weights of the clients that hold out rows, which sum to one.
+    """
+    if settings.folds == "groups":
+        n_clients = len(shares)
+        return float(shares @ shares) * n_clients / (n_clients - 1)
+    return 1 / settings.total_weight
+
+
+def group_folds(session: Session) -> list[GroupFold]:
+    """Return folds of whole clients, or raise a ValueError if there are too few clients."""
+    settings = session.settings
+    n_clients = len(settings.info.rows)
+    n_folds = n_group_folds(n_clients, settings.n_folds, settings.is_secure)
+    if n_folds < 2:
+        expected = "four, of whom masks hide two and two" if settings.is_secure else "two"
+        raise ValueError(
+            f'folds is "groups", and the number of groups {n_clients}; expected at least '
+            f'{expected}, or folds="rows"'
+        )
+    client_folds = deal_clients(n_clients, n_folds, session.seed)
+    return [GroupFold(number, n_folds, client_folds) for number in range(n_folds)]
+
+
+def row_folds(session: Session) -> list[Fold]:
+    """Return folds of rows; raise a ValueError if no client holds out any, and warn if few do."""
+    min_rows = session.clients.min_rows
+    folds_by_client = _folds_by_client(session)
+    _check_folds(folds_by_client, session.settings.n_folds, min_rows)
+    n_folds = int(folds_by_client.max())
+    return [Fold(number, n_folds, session.seed, min_rows) for number in range(n_folds)]
+
+
+def _folds_by_client(session: Session) -> IndexArray:
+    """Return into how many folds each client deals its rows."""
+    n_folds = session.settings.n_folds
+    min_rows = session.clients.min_rows
+    return np.array([n_folds_of(m, n_folds, min_rows) for m in session.settings.info.rows])
 
 
 def _check_folds(folds_by_client: Array, n_folds: int, min_rows: int) -> None:
@@ -430,12 +578,13 @@ def _check_folds(folds_by_client: Array, n_folds: int, min_rows: int) -> None:
 
 
 class FoldModels(NamedTuple):
-    """The models of a grid that were fitted without a fold.
+    """The models to choose from that were fitted without a fold.
 
     Attributes
     ----------
     tables : list of ndarray
-        For each sparsity the intercept and the coefficients, in the units of the data.
+        For each sparsity and each C the intercept and the coefficients, in the units of the
+        data.
     has_learnt : bool
         Whether any column varies in the rows that train.
     """
@@ -445,36 +594,57 @@ class FoldModels(NamedTuple):
 
 
 def _fit_without(
-    session: Session, fold: Fold, grid: Sequence[int], size: InitialSize
+    session: Session, fold: Fold | GroupFold, grid: Sequence[int], size: InitialSize | None
 ) -> FoldModels:
     """Run stages 1 to 3 on the rows outside of a fold."""
-    stats = standardization_stats(session, session.clients.transport(fold=fold))
-    standardization = stats.standardization
-    clients = StandardizedClients(session.clients, standardization, fold)
-    path: EliminationPath = {0: clients.null_model}
-    if standardization.has_features:
+    stats = standardization_stats(session, fold.training_transport(session.clients))
+    clients = StandardizedClients(session.clients, stats.standardization, fold)
+    model = clients.null_model
+    if size is None:
+        model = all_features(clients)
+    elif stats.standardization.has_features:
         rounds = min(_FOLD_ROUNDS, session.settings.rounds)
-        selected = select_features(session, clients, size, rounds)
-        path = eliminate_backwards(session, clients, selected.model)
+        model = select_features(session, clients, size, rounds).model
 
-    models = [model_of_size(path, sparsity) for sparsity in grid]
-    tables = [standardization.to_original_units(model) for model in models]
+    paths = _paths(session, clients, model)
+    models = [
+        path.model(sparsity, session.settings.path_ridge(C))
+        for sparsity in grid
+        for C, path in zip(session.settings.strengths, paths, strict=True)
+    ]
+    tables = [_table_for_new_clients(session, stats, model) for model in models]
     return FoldModels(tables, has_learnt=not stats.is_constant.all())
 
 
-def _standard_errors(losses: Array, shares: Array) -> Array:
-    """Return the standard errors of mean losses.
+def _paths(
+    session: Session, clients: StandardizedClients, model: SparseModel
+) -> list[EliminationPath]:
+    """Return a path for each C; of a quadratic loss one path has the models of all of them."""
+    settings = session.settings
+    if settings.is_quadratic:
+        ridge = settings.selection_ridge(settings.C)
+        return [eliminate_backwards(session, clients, model, ridge)] * len(settings.strengths)
+    return [
+        eliminate_backwards(session, clients, model, settings.selection_ridge(C))
+        for C in settings.strengths
+    ]
 
-    Parameters
-    ----------
-    losses : ndarray, shape (2 + n_folds, n_models)
-        Weighted means over the clients: l, l^2, and l by fold.
-    shares : ndarray, shape (n_clients,)
-        Weights of the clients, which sum to one.
+
+def all_features(clients: StandardizedClients) -> SparseModel:
+    """Return the model without features, as one whose support has all features."""
+    start = clients.null_model.dense()
+    return SparseModel(np.arange(start.size), start.reshape(-1), start.shape)
+
+
+def _table_for_new_clients(
+    session: Session, stats: StandardizationStats, model: SparseModel
+) -> Array:
+    """Return intercept and coefficients in the units of the data.
+
+    If each client has its own intercept, it is their mean, which a client that is new has.
     """
-    score, squares, *by_fold = losses
-    n_clients = len(shares)
-    if n_clients == 1:  # over its folds
-        return np.asarray(np.sqrt(len(by_fold) * np.var(by_fold, axis=0, ddof=1)))
-    variance = np.maximum(squares - score**2, 0)
-    return np.asarray(np.sqrt(variance * (shares @ shares) * n_clients / (n_clients - 1)))
+    table = stats.standardization.to_original_units(model)
+    if session.settings.intercept_per_client:
+        p = session.settings.n_features
+        table[0] = stats.means[p] - stats.means[:p] @ table[1:]
+    return table

@@ -82,10 +82,12 @@ class FitSettings:
         1 if a constant column stands for the intercept, else 0.
     intercept_per_client : bool
         Whether each client has its own intercept, and centres its rows.
-    ridge : float
-        Weight of half the squared norm of the coefficients beside the mean loss: 1 / (C W).
+    C : float
+        The C of the rounds that select features: as given, or the default one with ``"cv"``.
+    strengths : tuple of float
+        Each C to choose from; only the given one without a choice.
     sparsity, method, standardize, polish, rounds, tol, cohort_size, local_iterations, batch_size, \
-n_folds, is_secure, is_private
+folds, n_folds, is_secure, is_private
         As in `FedGradMPRegressor`.
     coefficients_only : bool
         Whether the fit is a resample, which sums neither a covariance nor intercepts of clients.
@@ -96,7 +98,8 @@ n_folds, is_secure, is_private
     total_weight: float
     n_intercepts: int
     intercept_per_client: bool
-    ridge: float
+    C: float
+    strengths: tuple[float, ...]
     sparsity: int | str | None
     method: str
     standardize: bool
@@ -106,6 +109,7 @@ n_folds, is_secure, is_private
     cohort_size: int | None
     local_iterations: int
     batch_size: int | None
+    folds: str
     n_folds: int
     is_secure: bool
     is_private: bool
@@ -173,10 +177,26 @@ n_folds, is_secure, is_private
         return 1 if self.is_quadratic else NEWTON_STEPS
 
     @property
-    def selection_ridge(self) -> float:
-        """The ridge while features are selected."""
-        least = 0 if self.is_quadratic else _LEAST_SELECTION_RIDGE
-        return max(_SELECTION_RIDGE_FACTOR * self.ridge, least)
+    def is_cross_validated(self) -> bool:
+        """Whether the sparsity or C is chosen by cross-validation."""
+        return self.sparsity == "cv" or len(self.strengths) > 1
+
+    def ridge(self, C: float) -> float:
+        """Return the weight of half the squared norm of the coefficients beside the mean loss."""
+        return float(1 / (C * self.total_weight))
+
+    def selection_ridge(self, C: float) -> float:
+        """Return the ridge while features are selected."""
+        return max(_SELECTION_RIDGE_FACTOR * self.ridge(C), self._least_ridge)
+
+    def path_ridge(self, C: float) -> float:
+        """Return the ridge of the models of a path: that of the fit, but never zero for labels."""
+        return max(self.ridge(C), self._least_ridge)
+
+    @property
+    def _least_ridge(self) -> float:
+        """The smallest ridge of a path."""
+        return 0.0 if self.is_quadratic else _LEAST_SELECTION_RIDGE
 
     @property
     def selection(self) -> Selection:

@@ -245,7 +245,7 @@ def _notes(model: Any, covariance: Covariance, level: float) -> tuple[str, ...]:
         )
     if covariance.is_ridge:
         notes.append(
-            f"The coefficients are ridge estimates (C={model.C:g}), shrunken towards zero; the "
+            f"The coefficients are ridge estimates (C={model.C_:g}), shrunken towards zero; the "
             "intervals are about the shrunken values. C=np.inf is maximum likelihood."
         )
     quantile = "normal"

@@ -28,6 +28,28 @@ FITS = {
         fgmp.FedGradMPClassifier("cv", sparsities=[2, 5, 12], n_folds=3, random_state=0),
         *CANCER,
     ),
+    "classifier by cross-validation of groups": (
+        fgmp.FedGradMPClassifier("cv", sparsities=[2, 5, 12], folds="groups", random_state=0),
+        *CANCER,
+    ),
+    "regressor by cross-validation of groups, intercepts per group": (
+        fgmp.FedGradMPRegressor(
+            "cv", folds="groups", n_folds=2, fit_intercept="per_group", random_state=2
+        ),
+        *DIABETES,
+    ),
+    "secure regressor by cross-validation of groups": (
+        fgmp.FedGradMPRegressor("cv", folds="groups", secure=True, random_state=0),
+        *DIABETES,
+    ),
+    "regressor, sparsity and C by cross-validation": (
+        fgmp.FedGradMPRegressor("cv", C="cv", n_folds=2, random_state=0),
+        *DIABETES,
+    ),
+    "classifier of all features, C by cross-validation": (
+        fgmp.FedGradMPClassifier("all", C="cv", n_folds=2, random_state=0),
+        *CANCER,
+    ),
     "classifier of all features": (fgmp.FedGradMPClassifier("all"), *CANCER),
     "classifier by FedGradMP": (
         fgmp.FedGradMPClassifier(4, method="fedgradmp", batch_size=30, random_state=1),
@@ -118,8 +140,9 @@ def test_model_over_flower_has_the_bits_of_one_process(name, fits):
     assert over_flower.method_ == in_process.method_
     assert over_flower.n_iter_ == in_process.n_iter_
     if hasattr(in_process, "cv_"):
-        scores = over_flower.cv_.table["score"]
-        np.testing.assert_array_equal(scores, in_process.cv_.table["score"])
+        for name, column in in_process.cv_.table.items():
+            np.testing.assert_array_equal(over_flower.cv_.table[name], column, err_msg=name)
+    assert over_flower.C_ == in_process.C_
     if hasattr(in_process, "intercepts_"):
         assert [*over_flower.intercepts_.values()] == [*in_process.intercepts_.values()]
 
