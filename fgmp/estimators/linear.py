@@ -34,6 +34,7 @@ from .._support.validation import (
     check_option,
     check_sequence,
     refuse_missing,
+    short_repr,
 )
 from .._support.warnings import (
     advise_once,
@@ -61,6 +62,7 @@ from .fitting import FittedModel, fit_model
 from .groups import encode_groups, group_of_each_row, preview
 from .inputs import N_NAMED, as_random_state, columns_not_finite, refuse_overflow
 from .model_files import model_from_json, model_to_json
+from .performance import Performance, measure_performance
 from .report import FitReport, report_of, sent_of
 from .resampling import ResampledClients
 from .selection_path import ROWS_PER_COEFFICIENT, SparsityPath, most_identifiable
@@ -73,6 +75,7 @@ __all__ = [
     "FedGradMPClassifier",
     "FedGradMPRegressor",
     "FitReport",
+    "Performance",
     "SparsityPath",
     "Summary",
 ]
@@ -408,6 +411,10 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         """Return targets as the loss takes them, the loss, and the weights of the rows with it."""
         raise NotImplementedError(f"{type(self).__name__} has no _targets")
 
+    def _targets_of_fit(self, y: Array) -> tuple[Array, Loss]:
+        """Return new targets as the loss of the fit takes them, and this loss."""
+        raise NotImplementedError(f"{type(self).__name__} has no _targets_of_fit")
+
     def _names_of(self, is_named: Array, n_shown: int) -> str:
         """Return the names of the columns of a mask as text."""
         names = getattr(self, "feature_names_in_", np.arange(len(is_named)))
@@ -740,6 +747,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     def report(self) -> FitReport:
         """Return what left each group: in which form, when, how many bytes, how protected.
 
+        It is about the fit. What was sent to measure the model is in the report of what
+        `performance` returns.
+
         Returns
         -------
         FitReport
@@ -757,6 +767,87 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         return report_of(self)
+
+    def performance(self, X: Any, y: Any, groups: Any = None, *, by: str = "groups") -> Performance:
+        """Return how good the model is for each group: AUC or R^2, and calibration.
+
+        The rows may be those of the fit, or of a hospital that had no part in it. Each group
+        measures the model on its own rows, and its measures are numbers of its own: `report` of the
+        result says so. `fgmp.flower.performance_over` asks clients on other machines, and has the
+        same bits.
+
+        Parameters
+        ----------
+        X : array_like, sparse matrix or table, shape (n_samples, n_features)
+            The features.
+        y : array_like, shape (n_samples,)
+            Numbers, or the labels of the fit.
+        groups : array_like, shape (n_samples,), optional
+            The group of each row; by default all rows are of one group.
+        by : {"groups", "all"}
+            ``"groups"`` measures each group, and of one with fewer than `min_rows` rows, or rows of
+            a class, nothing is sent. ``"all"`` measures all rows together from sums over the
+            groups, which is what can be had under masks; its AUC is that of pairs within a group.
+
+        Returns
+        -------
+        Performance
+            A table, with ``plot()``, ``to_frame()`` and ``report()``.
+
+        Raises
+        ------
+        ValueError
+            If `secure` is True with ``by="groups"``; if the model is private; or if labels in y are
+            none of the fit.
+
+        Examples
+        --------
+        >>> import fgmp
+        >>> from fgmp.datasets import heart_disease
+        >>> heart = heart_disease()
+        >>> age_and_sex = heart.X[:, :2]
+        >>> is_here = heart.hospital != "Switzerland"
+        >>> model = fgmp.FedGradMPClassifier("all")
+        >>> model = model.fit(age_and_sex[is_here], heart.y[is_here], heart.hospital[is_here])
+        >>> performance = model.performance(age_and_sex, heart.y, heart.hospital)
+        >>> performance.columns["group"].tolist()
+        ['Budapest', 'Cleveland', 'Long Beach', 'Switzerland']
+        >>> performance.columns["auc"].round(2).tolist()
+        [0.68, 0.71, 0.61, 0.5]
+        """
+        check_is_fitted(self)
+        X, y = self._validated(X, self._validated_targets(y), reset=False)
+        labels, codes, weights = encode_groups(len(y), groups, np.ones(len(y)), self.min_rows)
+        takes_part = np.isin(np.arange(len(labels)), codes[weights > 0])
+        names = labels[takes_part].tolist() if groups is not None else ["all rows"]
+        targets, loss = self._targets_of_fit(y)
+        clients = FederatedTable(X, targets, weights, codes, loss, self.min_rows)
+        return self.performance_sites(clients, names, by)
+
+    def performance_sites(self, clients: FitClients, names: Sequence[Any], by: str) -> Performance:
+        """Measure the model at clients; `fgmp.flower.performance_over` calls this method.
+
+        Parameters
+        ----------
+        clients : FitClients
+            The clients.
+        names : sequence
+            Their names.
+        by : {"groups", "all"}
+            As in `performance`.
+        """
+        check_is_fitted(self)
+        check_option("by", by, ("groups", "all"))
+        if self.private is not None:
+            raise ValueError(
+                "private is given, and measures of performance have no noise; expected private=None"
+            )
+        if self.secure and by == "groups":
+            raise ValueError(
+                "secure is True, and masks hide what is of one group, as its AUC and calibration "
+                "are; expected by='all', which measures all rows together from sums over the groups"
+            )
+        return measure_performance(self, clients, names, by)
 
     def to_json(self) -> str:
         """Return the fitted model as JSON, which `from_json` reads.
@@ -966,7 +1057,11 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
 
     def _targets(self, y: Array, weights: Array) -> tuple[Array, Loss, Array]:
         """Return the targets in float64, the squared loss, and the weights as they are."""
-        return y.astype(np.float64, copy=False), SquaredLoss(), weights
+        return *self._targets_of_fit(y), weights
+
+    def _targets_of_fit(self, y: Array) -> tuple[Array, Loss]:
+        """Return the targets in float64, and the squared loss."""
+        return y.astype(np.float64, copy=False), SquaredLoss()
 
 
 @dataclass(eq=False, repr=False)
@@ -1057,6 +1152,19 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
         if n_classes > 2:
             return codes, SoftmaxLoss(n_classes), weights
         return 2.0 * codes - 1, LogisticLoss(), weights
+
+    def _targets_of_fit(self, y: Array) -> tuple[Array, Loss]:
+        """Return labels of the fit as its loss takes them, or raise a ValueError for others."""
+        is_known = np.isin(y, self.classes_)
+        if not is_known.all():
+            raise ValueError(
+                f"y holds {short_repr(y[~is_known].tolist()[0])}; expected the labels of the fit, "
+                f"{self.classes_.tolist()}"
+            )
+        codes = np.searchsorted(self.classes_, y)
+        if len(self.classes_) > 2:
+            return codes, SoftmaxLoss(len(self.classes_))
+        return 2.0 * codes - 1, LogisticLoss()
 
     def _times_class_weights(self, weights: Array, codes: IndexArray) -> Array:
         """Return the weights of rows times those of their classes, or raise a ValueError.

@@ -22,6 +22,12 @@ from ..estimators.disclosure import few_rows_in_sums
 from ..estimators.federated_table import ClientRows, client_view
 from ..estimators.folds import Fold, assign_folds
 from ..estimators.groups import preview
+from ..estimators.performance_sums import (
+    CalibrationSums,
+    ClientPerformance,
+    PooledPerformance,
+    PredictionUnits,
+)
 from ..estimators.standardization import Standardization
 from ..estimators.unit_check import UnitComparison
 from ..losses import Loss, SquaredLoss
@@ -37,7 +43,17 @@ _MOST_NAMES = 10  # of missing columns, in a message
 
 # What a fit asks of a client beside the rounds of a method. A client makes a method of its name,
 # and for that its module has to be loaded there (see `fgmp.serialization`): here it is.
-SUMS_OF_FITS = (Moments, HeldOutLosses, MeanResiduals, GradientProducts, UnitComparison)
+SUMS_OF_FITS = (
+    Moments,
+    HeldOutLosses,
+    MeanResiduals,
+    GradientProducts,
+    UnitComparison,
+    ClientPerformance,
+    PredictionUnits,
+    PooledPerformance,
+    CalibrationSums,
+)
 
 
 def table_app(read: ReadTable, **options: Any) -> Any:
@@ -285,6 +301,61 @@ def bootstrap_over(
         sites.report_round(f"resample {n_done} of {n_resamples}", run, unit)
 
     return model.bootstrap_sites(sites, n_resamples, random_state, report_rounds)
+
+
+def performance_over(
+    model: Any,
+    grid: Any,
+    n_clients: int,
+    *,
+    by: str = "groups",
+    sparse: bool = False,
+    report: Callable[[str], Any] = print,
+    **options: Any,
+) -> Any:
+    """Measure a fitted model at the clients of a Flower grid: AUC or R^2, and calibration.
+
+    The clients may be those of the fit, or others. Each measures the model on its own rows, and
+    sends a few numbers of its own, which `report` of the result describes. Under masks these stay
+    where they are, and ``by="all"`` has the measures of all rows from sums over the clients.
+
+    Parameters
+    ----------
+    model : FedGradMPClassifier or FedGradMPRegressor
+        Fitted by `fit_over`, or read from its JSON.
+    grid, n_clients, sparse, report, **options
+        As in `fit_over`.
+    by : {"groups", "all"}
+        As in `FedGradMPClassifier.performance`.
+
+    Returns
+    -------
+    Performance
+        As ``model.performance(X, y, groups)`` of all rows in one process returns it, to the same
+        bits.
+
+    Raises
+    ------
+    ValueError
+        If the model has ``secure=True`` with ``by="groups"``, or is private.
+
+    Examples
+    --------
+    With `model` and `app` of the examples of `fit_over` and `table_app`:
+
+    >>> from fgmp.flower import on_engine, performance_over
+    >>> def main(grid):
+    ...     return performance_over(model, grid, n_clients=3)
+    >>> on_engine(main, app, n_clients=3).columns["group"].tolist()  # doctest: +SKIP
+    ['client 0', 'client 1', 'client 2']
+    """
+    check_protocol(
+        "model", model, ("performance_sites",), "a fitted FedGradMPClassifier or FedGradMPRegressor"
+    )
+    names = [str(name) for name in model.feature_names_in_]
+    labels = model.classes_.tolist() if hasattr(model, "classes_") else None
+    sites = _sites_of(model, grid, n_clients, names, labels, sparse, report, options)
+    return model.performance_sites(sites, sites.names, by)
 
 
 def _sites_of(
