@@ -72,8 +72,8 @@ class Pairs(NamedTuple):
     n_concordant : float
         In how many the event has the larger predictor; a tie counts half.
     variance : float
-        Of `n_concordant`, as DeLong, DeLong and Clarke-Pearson (1988) estimate it; nan if a class has
-        fewer than two rows.
+        Of `n_concordant`, as DeLong, DeLong and Clarke-Pearson (1988) estimate it; nan if a class
+        has fewer than two rows.
     """
 
     n_pairs: float

@@ -22,6 +22,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .._support.displays import HistoryTable
+from .._support.progress import ProgressLine
 from .._support.tables import check_features
 from .._support.validation import (
     as_array,
@@ -66,7 +67,15 @@ from .performance import Performance, measure_performance
 from .report import FitReport, report_of, sent_of
 from .resampling import ResampledClients
 from .selection_path import ROWS_PER_COEFFICIENT, SparsityPath, most_identifiable
-from .session import FitClients, FitSettings, Report, Session
+from .session import (
+    Announce,
+    FitClients,
+    FitSettings,
+    Report,
+    Session,
+    announce_nothing,
+    round_in_words,
+)
 from .summary import Summary, names_of_features, summarize
 from .unit_check import UnusualColumn
 
@@ -137,6 +146,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     secure: bool = False
     private: GaussianNoise | None = None
     random_state: Any = None
+    verbose: bool | str = "auto"
 
     # Fitting.
 
@@ -179,7 +189,18 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         if groups is None:
             min_rows = 1
         clients = FederatedTable(X, targets, class_weights, codes, loss, min_rows)
-        self._fit_clients(clients, _report_nothing)
+        verbose = self.verbose
+        if verbose == "auto" and is_called_by_model_selection():
+            verbose = False  # the lines of several fits would be one heap
+        progress = ProgressLine(verbose, "fit")
+
+        def report_round(words: str, run: Run, unit: float) -> None:
+            progress.show(round_in_words(words, run, unit))
+
+        try:
+            self._fit_clients(clients, report_round, progress.show)
+        finally:
+            progress.close()
         self._training_data = TrainingData(*passed, weights, np.where(weights > 0, codes, -1))
         return self
 
@@ -215,14 +236,16 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         self._fit_clients(clients, report)
         return self
 
-    def _fit_clients(self, clients: FitClients, report: Report) -> None:
+    def _fit_clients(
+        self, clients: FitClients, report: Report, announce: Announce = announce_nothing
+    ) -> None:
         """Fit the model, set the fitted attributes, and give advice."""
         n_rows = list(clients.info.rows)
         self._check_cohort(len(n_rows))
         grid = self._grid(clients.info.n_features, sum(n_rows))
         seed = int(as_random_state(self.random_state).randint(2**31 - 1))
         settings = self._settings(clients)
-        session = Session(clients, settings, seed, self._aggregator(), report)
+        session = Session(clients, settings, seed, self._aggregator(), report, announce)
         try:
             fitted = fit_model(session, grid)
         except Separated as error:
@@ -322,6 +345,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         check_bool("fit_intercept", self.fit_intercept, *intercepts)
         check_bool("polish", self.polish)
         check_bool("secure", self.secure)
+        check_bool("verbose", self.verbose, "auto")
         check_integer("n_folds", self.n_folds, at_least=2)
         for name in ("rounds", "local_iterations", "min_rows"):
             check_integer(name, getattr(self, name))
@@ -655,7 +679,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 delayed(self._coefficients_of_resample)(data, data.weights * counts)
                 for counts in draws
             ]
-        coefficients = run_with_bar(tasks, n_jobs)
+        coefficients = run_with_bar(tasks, n_jobs, self.verbose)
         return self._bootstrap_of(coefficients)
 
     def bootstrap_sites(
@@ -739,7 +763,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
 
     def _coefficients_of_resample(self, data: TrainingData, weights: Array) -> Array:
         """Return the coefficients for other weights of the rows, shape (n_outputs, n_features)."""
-        model = clone(self).set_params(sparsity=self.sparsity_, min_rows=1)
+        model = clone(self).set_params(sparsity=self.sparsity_, min_rows=1, verbose=False)
         with suppress_advice():  # the fit has given it
             model.fit(data.X, data.y, groups=data.groups, sample_weight=weights)
         return np.atleast_2d(model.coef_)
@@ -961,6 +985,11 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         (`cross_val_score`, `GridSearchCV`) spends it each time, and `bootstrap` refuses.
     random_state : int, RandomState or None
         Seed of cohorts, minibatches and folds.
+    verbose : {"auto"} or bool
+        What `fit` and `bootstrap` say of their progress on the standard error. ``"auto"`` shows the
+        stage and the round, or a bar, on a terminal if the work takes more than two seconds, and
+        takes the line away at the end. True prints a line for each stage and each round, wherever
+        the output goes. Over Flower ``fit_over(report=)`` has these lines.
 
     Attributes
     ----------

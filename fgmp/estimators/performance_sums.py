@@ -197,8 +197,8 @@ class PooledPerformance(OfPredictions):
     def _sums_of(self, outcome: Outcome, centre: float, unit: float) -> Array:
         """Return the means of predictions, outcomes, losses and squares, and the pairs.
 
-        With n rows of all clients the weighted means of the last three are the pairs over n^2, those
-        in order over n^2, and the variance of these over n^3.
+        With n rows of all clients the weighted means of the last three are the pairs over n^2,
+        those in order over n^2, and the variance of these over n^3.
         """
         predictor, targets, loss = scaled(outcome, centre, unit).outcome
         losses = loss.values(predictor, targets)
