@@ -1,4 +1,4 @@
-"""Progress of long work, on the standard error: a line that is rewritten, or a line for each step."""
+"""Progress of long work on the standard error: one line that is rewritten, or a line each step."""
 
 from __future__ import annotations
 
