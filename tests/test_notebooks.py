@@ -308,7 +308,7 @@ def test_notebook_with_small_parameters_runs_with_readable_figures(name, number,
     assert pairs.read(out).metadata.papermill.exception is None
 
 
-@pytest.mark.parametrize("file", ["small.yaml", "paper.yaml", "few-pixels.yaml", "ten-deals.yaml"])
+@pytest.mark.parametrize("file", ["small.yaml", "paper.yaml", "few-pixels.yaml"])
 def test_parameters_of_other_runs_exist(file):
     """Files of parameters name those of the notebooks."""
     assert sorted(SMALL) == [path.stem for path in NOTEBOOKS]
@@ -371,21 +371,6 @@ def test_kept_run_has_the_words_of_its_notebook(path):
         if c.cell_type == "markdown"
     ]
     assert [text for text in texts if text not in current] == []
-
-
-def test_table_of_ten_deals_is_that_of_its_kept_run():
-    """Row by row."""
-    text = (pairs.NOTEBOOKS / "18_hospitals_compared.py").read_text()
-    rows = [
-        [cell.strip() for cell in row.split("|")[1:-1]]
-        for row in re.findall(r"^# (\| .*\|)$", text, re.MULTILINE)
-    ]
-    kept = printed(
-        pairs.read(pairs.NOTEBOOKS / "results" / "18_hospitals_compared-ten-deals.ipynb")
-    )
-    assert len(rows) == 7
-    for row in rows[1:]:
-        assert "   ".join(row).split() in [line.split() for line in kept.splitlines()]
 
 
 def test_no_file_names_a_path_of_one_machine():

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         FedGradMPClassifier,
         FedGradMPRegressor,
         FitReport,
+        Performance,
         SparsityPath,
         Summary,
     )
@@ -25,6 +26,7 @@ __all__ = [
     "FedGradMPClassifier",
     "FedGradMPRegressor",
     "FitReport",
+    "Performance",
     "SparsityPath",
     "Summary",
     "model_from_json",

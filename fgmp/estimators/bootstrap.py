@@ -1,5 +1,6 @@
 """The bootstrap of an estimator: which features other samples select, with which coefficients."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,14 +9,12 @@ import numpy as np
 
 from .._support.displays import facts_in_words, html_facts
 from .._support.optional import needs
+from .._support.progress import PATIENCE, ProgressLine
 from .._support.validation import check_integer, check_number
 from ..sparse_model import Array, IndexArray
 
 # Draws that miss a class are repeated; after this number of them in a row there is an error.
 _MAX_DRAWS = 100
-
-# Seconds until a bar appears.
-_PATIENCE = 2.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -148,8 +147,8 @@ def draw_multiplicities(size: int, rng: Any) -> IndexArray:
     return np.asarray(rng.multinomial(size, np.full(size, 1 / size)))
 
 
-def run_with_bar(tasks: list[Any], n_jobs: int | None) -> list[Any]:
-    """Return the results of delayed tasks; on a terminal with a bar from two seconds on (tqdm).
+def run_with_bar(tasks: list[Any], n_jobs: int | None, verbose: bool | str) -> list[Any]:
+    """Return the results of delayed tasks, with a bar (tqdm), or a line without it.
 
     Parameters
     ----------
@@ -157,12 +156,29 @@ def run_with_bar(tasks: list[Any], n_jobs: int | None) -> list[Any]:
         What `joblib.delayed` returned.
     n_jobs : int or None
         Number of processes.
+    verbose : {"auto", True, False}
+        Whether there is a bar: on a terminal from two seconds on, anywhere at once, or not at all.
     """
     results = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(tasks)
     try:
         from tqdm import tqdm
     except ImportError:
-        return list(results)
+        return _run_with_line(results, len(tasks), verbose)
     # On a terminal only: elsewhere each step of a bar is a line of output that stays.
-    bar = tqdm(results, total=len(tasks), desc="resamples", delay=_PATIENCE, disable=None)
+    is_off = None if verbose == "auto" else not verbose
+    delay = 0 if verbose is True else PATIENCE
+    bar = tqdm(results, total=len(tasks), desc="resamples", delay=delay, disable=is_off)
     return list(bar)
+
+
+def _run_with_line(results: Iterable[Any], n_tasks: int, verbose: bool | str) -> list[Any]:
+    """Return results, and show how many there are."""
+    progress = ProgressLine(verbose, "bootstrap")
+    collected = []
+    try:
+        for result in results:
+            collected.append(result)
+            progress.show(f"{len(collected)} of {n_tasks} resamples")
+    finally:
+        progress.close()
+    return collected

@@ -22,6 +22,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .._support.displays import HistoryTable
+from .._support.progress import ProgressLine
 from .._support.tables import check_features
 from .._support.validation import (
     as_array,
@@ -34,6 +35,7 @@ from .._support.validation import (
     check_option,
     check_sequence,
     refuse_missing,
+    short_repr,
 )
 from .._support.warnings import (
     advise_once,
@@ -61,10 +63,19 @@ from .fitting import FittedModel, fit_model
 from .groups import encode_groups, group_of_each_row, preview
 from .inputs import N_NAMED, as_random_state, columns_not_finite, refuse_overflow
 from .model_files import model_from_json, model_to_json
+from .performance import Performance, measure_performance
 from .report import FitReport, report_of, sent_of
 from .resampling import ResampledClients
 from .selection_path import ROWS_PER_COEFFICIENT, SparsityPath, most_identifiable
-from .session import FitClients, FitSettings, Report, Session
+from .session import (
+    Announce,
+    FitClients,
+    FitSettings,
+    Report,
+    Session,
+    announce_nothing,
+    round_in_words,
+)
 from .summary import Summary, names_of_features, summarize
 from .unit_check import UnusualColumn
 
@@ -73,6 +84,7 @@ __all__ = [
     "FedGradMPClassifier",
     "FedGradMPRegressor",
     "FitReport",
+    "Performance",
     "SparsityPath",
     "Summary",
 ]
@@ -143,6 +155,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     secure: bool = False
     private: GaussianNoise | None = None
     random_state: Any = None
+    verbose: bool | str = "auto"
 
     # Fitting.
 
@@ -185,7 +198,18 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         if groups is None:
             min_rows = 1
         clients = FederatedTable(X, targets, class_weights, codes, loss, min_rows)
-        self._fit_clients(clients, _report_nothing)
+        verbose = self.verbose
+        if verbose == "auto" and is_called_by_model_selection():
+            verbose = False  # the lines of several fits would be one heap
+        progress = ProgressLine(verbose, "fit")
+
+        def report_round(words: str, run: Run, unit: float) -> None:
+            progress.show(round_in_words(words, run, unit))
+
+        try:
+            self._fit_clients(clients, report_round, progress.show)
+        finally:
+            progress.close()
         self._training_data = TrainingData(*passed, weights, np.where(weights > 0, codes, -1))
         return self
 
@@ -221,14 +245,16 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         self._fit_clients(clients, report)
         return self
 
-    def _fit_clients(self, clients: FitClients, report: Report) -> None:
+    def _fit_clients(
+        self, clients: FitClients, report: Report, announce: Announce = announce_nothing
+    ) -> None:
         """Fit the model, set the fitted attributes, and give advice."""
         n_rows = list(clients.info.rows)
         self._check_cohort(len(n_rows))
         grid = self._grid(clients.info.n_features, sum(n_rows))
         seed = int(as_random_state(self.random_state).randint(2**31 - 1))
         settings = self._settings(clients)
-        session = Session(clients, settings, seed, self._aggregator(), report)
+        session = Session(clients, settings, seed, self._aggregator(), report, announce)
         try:
             fitted = fit_model(session, grid)
         except Separated as error:
@@ -348,6 +374,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         check_bool("polish", self.polish)
         check_bool("secure", self.secure)
         check_option("folds", self.folds, ("auto", "rows", "groups"))
+        check_bool("verbose", self.verbose, "auto")
         check_integer("n_folds", self.n_folds, at_least=2)
         for name in ("rounds", "local_iterations", "min_rows"):
             check_integer(name, getattr(self, name))
@@ -442,6 +469,10 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     def _targets(self, y: Array, weights: Array) -> tuple[Array, Loss, Array]:
         """Return targets as the loss takes them, the loss, and the weights of the rows with it."""
         raise NotImplementedError(f"{type(self).__name__} has no _targets")
+
+    def _targets_of_fit(self, y: Array) -> tuple[Array, Loss]:
+        """Return new targets as the loss of the fit takes them, and this loss."""
+        raise NotImplementedError(f"{type(self).__name__} has no _targets_of_fit")
 
     def _names_of(self, is_named: Array, n_shown: int) -> str:
         """Return the names of the columns of a mask as text."""
@@ -683,7 +714,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 delayed(self._coefficients_of_resample)(data, data.weights * counts)
                 for counts in draws
             ]
-        coefficients = run_with_bar(tasks, n_jobs)
+        coefficients = run_with_bar(tasks, n_jobs, self.verbose)
         return self._bootstrap_of(coefficients)
 
     def bootstrap_sites(
@@ -767,13 +798,18 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
 
     def _coefficients_of_resample(self, data: TrainingData, weights: Array) -> Array:
         """Return the coefficients for other weights of the rows, shape (n_outputs, n_features)."""
-        model = clone(self).set_params(sparsity=self.sparsity_, C=self.C_, min_rows=1)
+        model = clone(self).set_params(
+            sparsity=self.sparsity_, C=self.C_, min_rows=1, verbose=False
+        )
         with suppress_advice():  # the fit has given it
             model.fit(data.X, data.y, groups=data.groups, sample_weight=weights)
         return np.atleast_2d(model.coef_)
 
     def report(self) -> FitReport:
         """Return what left each group: in which form, when, how many bytes, how protected.
+
+        It is about the fit. What was sent to measure the model is in the report of what
+        `performance` returns.
 
         Returns
         -------
@@ -792,6 +828,87 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         return report_of(self)
+
+    def performance(self, X: Any, y: Any, groups: Any = None, *, by: str = "groups") -> Performance:
+        """Return how good the model is for each group: AUC or R^2, and calibration.
+
+        The rows may be those of the fit, or of a hospital that had no part in it. Each group
+        measures the model on its own rows, and its measures are numbers of its own: `report` of the
+        result says so. `fgmp.flower.performance_over` asks clients on other machines, and has the
+        same bits.
+
+        Parameters
+        ----------
+        X : array_like, sparse matrix or table, shape (n_samples, n_features)
+            The features.
+        y : array_like, shape (n_samples,)
+            Numbers, or the labels of the fit.
+        groups : array_like, shape (n_samples,), optional
+            The group of each row; by default all rows are of one group.
+        by : {"groups", "all"}
+            ``"groups"`` measures each group, and of one with fewer than `min_rows` rows, or rows of
+            a class, nothing is sent. ``"all"`` measures all rows together from sums over the
+            groups, which is what can be had under masks; its AUC is that of pairs within a group.
+
+        Returns
+        -------
+        Performance
+            A table, with ``plot()``, ``to_frame()`` and ``report()``.
+
+        Raises
+        ------
+        ValueError
+            If `secure` is True with ``by="groups"``; if the model is private; or if labels in y are
+            none of the fit.
+
+        Examples
+        --------
+        >>> import fgmp
+        >>> from fgmp.datasets import heart_disease
+        >>> heart = heart_disease()
+        >>> age_and_sex = heart.X[:, :2]
+        >>> is_here = heart.hospital != "Switzerland"
+        >>> model = fgmp.FedGradMPClassifier("all")
+        >>> model = model.fit(age_and_sex[is_here], heart.y[is_here], heart.hospital[is_here])
+        >>> performance = model.performance(age_and_sex, heart.y, heart.hospital)
+        >>> performance.columns["group"].tolist()
+        ['Budapest', 'Cleveland', 'Long Beach', 'Switzerland']
+        >>> performance.columns["auc"].round(2).tolist()
+        [0.68, 0.71, 0.61, 0.5]
+        """
+        check_is_fitted(self)
+        X, y = self._validated(X, self._validated_targets(y), reset=False)
+        labels, codes, weights = encode_groups(len(y), groups, np.ones(len(y)), self.min_rows)
+        takes_part = np.isin(np.arange(len(labels)), codes[weights > 0])
+        names = labels[takes_part].tolist() if groups is not None else ["all rows"]
+        targets, loss = self._targets_of_fit(y)
+        clients = FederatedTable(X, targets, weights, codes, loss, self.min_rows)
+        return self.performance_sites(clients, names, by)
+
+    def performance_sites(self, clients: FitClients, names: Sequence[Any], by: str) -> Performance:
+        """Measure the model at clients; `fgmp.flower.performance_over` calls this method.
+
+        Parameters
+        ----------
+        clients : FitClients
+            The clients.
+        names : sequence
+            Their names.
+        by : {"groups", "all"}
+            As in `performance`.
+        """
+        check_is_fitted(self)
+        check_option("by", by, ("groups", "all"))
+        if self.private is not None:
+            raise ValueError(
+                "private is given, and measures of performance have no noise; expected private=None"
+            )
+        if self.secure and by == "groups":
+            raise ValueError(
+                "secure is True, and masks hide what is of one group, as its AUC and calibration "
+                "are; expected by='all', which measures all rows together from sums over the groups"
+            )
+        return measure_performance(self, clients, names, by)
 
     def to_json(self) -> str:
         """Return the fitted model as JSON, which `from_json` reads.
@@ -905,6 +1022,11 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         (`cross_val_score`, `GridSearchCV`) spends it each time, and `bootstrap` refuses.
     random_state : int, RandomState or None
         Seed of cohorts, minibatches and folds.
+    verbose : {"auto"} or bool
+        What `fit` and `bootstrap` say of their progress on the standard error. ``"auto"`` shows the
+        stage and the round, or a bar, on a terminal if the work takes more than two seconds, and
+        takes the line away at the end. True prints a line for each stage and each round, wherever
+        the output goes. Over Flower ``fit_over(report=)`` has these lines.
 
     Attributes
     ----------
@@ -1001,7 +1123,11 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
 
     def _targets(self, y: Array, weights: Array) -> tuple[Array, Loss, Array]:
         """Return the targets in float64, the squared loss, and the weights as they are."""
-        return y.astype(np.float64, copy=False), SquaredLoss(), weights
+        return *self._targets_of_fit(y), weights
+
+    def _targets_of_fit(self, y: Array) -> tuple[Array, Loss]:
+        """Return the targets in float64, and the squared loss."""
+        return y.astype(np.float64, copy=False), SquaredLoss()
 
 
 @dataclass(eq=False, repr=False)
@@ -1092,6 +1218,19 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
         if n_classes > 2:
             return codes, SoftmaxLoss(n_classes), weights
         return 2.0 * codes - 1, LogisticLoss(), weights
+
+    def _targets_of_fit(self, y: Array) -> tuple[Array, Loss]:
+        """Return labels of the fit as its loss takes them, or raise a ValueError for others."""
+        is_known = np.isin(y, self.classes_)
+        if not is_known.all():
+            raise ValueError(
+                f"y holds {short_repr(y[~is_known].tolist()[0])}; expected the labels of the fit, "
+                f"{self.classes_.tolist()}"
+            )
+        codes = np.searchsorted(self.classes_, y)
+        if len(self.classes_) > 2:
+            return codes, SoftmaxLoss(len(self.classes_))
+        return 2.0 * codes - 1, LogisticLoss()
 
     def _times_class_weights(self, weights: Array, codes: IndexArray) -> Array:
         """Return the weights of rows times those of their classes, or raise a ValueError.

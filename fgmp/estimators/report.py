@@ -12,6 +12,12 @@ from ..shared_support.method import SharedSupportGradMP
 from ..shared_support.newton import NewtonOnSupport
 from .client_sums import HeldOutLosses, MeanResiduals, Moments
 from .covariance import GradientProducts
+from .performance_sums import (
+    CalibrationSums,
+    ClientPerformance,
+    PooledPerformance,
+    PredictionUnits,
+)
 from .session import LoggedRun
 from .unit_check import UnitComparison
 
@@ -24,6 +30,10 @@ _FORMS: dict[type[Method], str] = {
     HeldOutLosses: "mean losses of the candidate models on held-out rows; squares of their differences",
     GradientProducts: "loss, Hessian, and outer product of the gradient, at the final model",
     MeanResiduals: "the mean residual",
+    ClientPerformance: "AUC or R2, losses and calibration, of each client by itself",
+    PredictionUnits: "mean and mean square of the predictions",
+    PooledPerformance: "means and losses of predictions; numbers of pairs in order",
+    CalibrationSums: "loss, gradient and Hessian of a calibration line",
     UnitComparison: "logarithms of deviations; which columns are far off the others",
 }
 
@@ -148,13 +158,13 @@ def report_of(model: Any) -> FitReport:
         ),
         ("groups", ", ".join(map(str, model.groups_))),
         ("took no part, or left", absent),
-        ("protection", _protection(model)),
+        ("protection", protection_of(model)),
         ("bytes from each group", f"{total // n_clients:,} on average"),
     )
     return FitReport(facts, tuple(stages))
 
 
-def _protection(model: Any) -> str:
+def protection_of(model: Any) -> str:
     """Return who sees what, in words."""
     if model.private is not None:
         return f"in the open to the server, which adds noise to sums ({model.private!r})"

@@ -17,8 +17,10 @@ from ..losses import Loss
 from ..recording import History, Result, Run
 from ..rounds import Method
 from ..selection import PerOutput, Selection
+from ..shared_support.newton import NewtonOnSupport
 from ..simulation import simulate_part
 from ..transport import Transport
+from .client_sums import ClientSums
 from .groups import preview
 
 if TYPE_CHECKING:
@@ -35,6 +37,28 @@ _SELECTION_RIDGE_FACTOR = 4
 _LEAST_SELECTION_RIDGE = 1e-4
 
 Report = Callable[[str, Run, float], object]
+Announce = Callable[[str], object]
+
+
+def announce_nothing(words: str) -> None:
+    """Announce no stage."""
+
+
+def stage_in_words(method: Method) -> str:
+    """Return what the clients are asked for by a method of a fit."""
+    if isinstance(method, ClientSums):
+        return method.description
+    if isinstance(method, NewtonOnSupport):
+        return "Newton steps on the features that were found"
+    return "rounds that select features"
+
+
+def round_in_words(words: str, run: Run, unit: float) -> str:
+    """Return which rows a round was about, its number, and its loss if one is recorded."""
+    line = f"{words}, round {run.progress.round}"
+    if "objective" in run.rows[-1]:
+        line += f": loss {run.rows[-1]['objective'] * unit:.6g}"
+    return line
 
 
 class FitClients(Protocol):
@@ -248,6 +272,8 @@ class Session:
     report : callable (words, run, unit)
         Called after each round that selects features, with the rows that take part in words, the
         run, and the unit of its objective.
+    announce : callable (words)
+        Called before each run with what is under way.
 
     Attributes
     ----------
@@ -264,12 +290,14 @@ class Session:
         seed: int,
         aggregator: Aggregator | None,
         report: Report,
+        announce: Announce = announce_nothing,
     ) -> None:
         self.clients = clients
         self.settings = settings
         self.seed = seed
         self.aggregator = aggregator
         self.report = report
+        self.announce = announce
         self.totals: Counter[str] = Counter()
         self.log: list[LoggedRun] = []
 
@@ -278,6 +306,7 @@ class Session:
 
         Its own warnings are suppressed, because an estimator gives its advice once, at the end.
         """
+        self.announce(stage_in_words(method))
         began = datetime.now(UTC).isoformat(timespec="seconds").removesuffix("+00:00")
         result = simulate_part(
             method, transport, rounds, rng=self.seed, aggregator=self.aggregator, **options

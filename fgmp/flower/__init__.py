@@ -11,14 +11,22 @@ A run has the same bits as in one process. `client_app` is the client's side. Th
         result = fgmp.simulate(fgmp.FedGradMP(sparsity=4), transport, rounds=10)
 
 The estimators have sides of their own: `table_app` at a client, and `fit_over` at the server, with
-`bootstrap_over` for inclusion frequencies.
+`bootstrap_over` for inclusion frequencies and `performance_over` for AUC and calibration.
 `on_engine` runs both sides on Flower's simulation engine. The package needs the extra `flower`, and
 importing it imports nothing of Flower.
 """
 
 from .client import client_app
 from .engine import on_engine
-from .fitting import bootstrap_over, fit_over, table_app
+from .fitting import bootstrap_over, fit_over, performance_over, table_app
 from .transport import OverFlower
 
-__all__ = ["OverFlower", "bootstrap_over", "client_app", "fit_over", "on_engine", "table_app"]
+__all__ = [
+    "OverFlower",
+    "bootstrap_over",
+    "client_app",
+    "fit_over",
+    "on_engine",
+    "performance_over",
+    "table_app",
+]

@@ -6,8 +6,9 @@ A fit over Flower has the same bits as a fit in one process.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,29 +16,48 @@ from .._support.optional import needs
 from .._support.validation import check_protocol, check_sequence
 from .._support.warnings import warn_user
 from ..classification_losses import LogisticLoss, SoftmaxLoss
-from ..estimators.client_sums import ClientSums, HeldOutLosses, MeanResiduals, Moments
+from ..estimators.client_sums import HeldOutLosses, MeanResiduals, Moments
 from ..estimators.covariance import GradientProducts
 from ..estimators.disclosure import few_rows_in_sums
 from ..estimators.federated_table import ClientRows, client_view
 from ..estimators.folds import Fold, assign_folds
 from ..estimators.groups import preview
+from ..estimators.performance_sums import (
+    CalibrationSums,
+    ClientPerformance,
+    PooledPerformance,
+    PredictionUnits,
+)
+from ..estimators.session import round_in_words, stage_in_words
 from ..estimators.standardization import Standardization
 from ..estimators.unit_check import UnitComparison
 from ..losses import Loss, SquaredLoss
 from ..recording import Run
-from ..rounds import Method
-from ..shared_support.newton import NewtonOnSupport
+from ..rounds import Call, Message, Method
 from ..sparse_model import Array
 from .client import PublicError, client_app
+from .records import Fields, Reply
 from .transport import OverFlower
 
 ReadTable = Callable[[Any, Sequence[str]], tuple[Any, Any]]
 
 _MOST_NAMES = 10  # of missing columns, in a message
+# Seconds without a line after which the next replies are one.
+_SILENCE = 10.0
 
 # What a fit asks of a client beside the rounds of a method. A client makes a method of its name,
 # and for that its module has to be loaded there (see `fgmp.serialization`): here it is.
-SUMS_OF_FITS = (Moments, HeldOutLosses, MeanResiduals, GradientProducts, UnitComparison)
+SUMS_OF_FITS = (
+    Moments,
+    HeldOutLosses,
+    MeanResiduals,
+    GradientProducts,
+    UnitComparison,
+    ClientPerformance,
+    PredictionUnits,
+    PooledPerformance,
+    CalibrationSums,
+)
 
 
 def table_app(read: ReadTable, **options: Any) -> Any:
@@ -169,8 +189,9 @@ def fit_over(
     sparse : bool, default False
         Whether the clients' tables are sparse. Sparse tables are not standardised by default.
     report : callable, default print
-        Called with a line of text before each question, and after every round with the round, the
-        loss, and the names of the clients that are missing.
+        Called with a line of text before each stage, after every round with the round, the loss,
+        and the names of the clients that are missing, and after ten seconds without a line with
+        how many clients have replied.
 
     Returns
     -------
@@ -287,6 +308,61 @@ def bootstrap_over(
     return model.bootstrap_sites(sites, n_resamples, random_state, report_rounds)
 
 
+def performance_over(
+    model: Any,
+    grid: Any,
+    n_clients: int,
+    *,
+    by: str = "groups",
+    sparse: bool = False,
+    report: Callable[[str], Any] = print,
+    **options: Any,
+) -> Any:
+    """Measure a fitted model at the clients of a Flower grid: AUC or R^2, and calibration.
+
+    The clients may be those of the fit, or others. Each measures the model on its own rows, and
+    sends a few numbers of its own, which `report` of the result describes. Under masks these stay
+    where they are, and ``by="all"`` has the measures of all rows from sums over the clients.
+
+    Parameters
+    ----------
+    model : FedGradMPClassifier or FedGradMPRegressor
+        Fitted by `fit_over`, or read from its JSON.
+    grid, n_clients, sparse, report, **options
+        As in `fit_over`.
+    by : {"groups", "all"}
+        As in `FedGradMPClassifier.performance`.
+
+    Returns
+    -------
+    Performance
+        As ``model.performance(X, y, groups)`` of all rows in one process returns it, to the same
+        bits.
+
+    Raises
+    ------
+    ValueError
+        If the model has ``secure=True`` with ``by="groups"``, or is private.
+
+    Examples
+    --------
+    With `model` and `app` of the examples of `fit_over` and `table_app`:
+
+    >>> from fgmp.flower import on_engine, performance_over
+    >>> def main(grid):
+    ...     return performance_over(model, grid, n_clients=3)
+    >>> on_engine(main, app, n_clients=3).columns["group"].tolist()  # doctest: +SKIP
+    ['client 0', 'client 1', 'client 2']
+    """
+    check_protocol(
+        "model", model, ("performance_sites",), "a fitted FedGradMPClassifier or FedGradMPRegressor"
+    )
+    names = [str(name) for name in model.feature_names_in_]
+    labels = model.classes_.tolist() if hasattr(model, "classes_") else None
+    sites = _sites_of(model, grid, n_clients, names, labels, sparse, report, options)
+    return model.performance_sites(sites, sites.names, by)
+
+
 def _sites_of(
     estimator: Any,
     grid: Any,
@@ -334,6 +410,23 @@ def _check_classes(estimator: Any, classes: Sequence[Any] | None) -> list[Any] |
     return labels
 
 
+class _TimedReport:
+    """What receives lines of text, and knows when the last one came."""
+
+    def __init__(self, report: Callable[[str], Any]) -> None:
+        self._report = report
+        self._last = time.monotonic()
+
+    def __call__(self, line: str) -> None:
+        """Hand a line on."""
+        self._report(line)
+        self._last = time.monotonic()
+
+    def seconds_since_line(self) -> float:
+        """Return how long there was no line."""
+        return time.monotonic() - self._last
+
+
 class _Sites(OverFlower):
     """The clients of a grid, as a fit needs them.
 
@@ -347,8 +440,10 @@ class _Sites(OverFlower):
         The weight of all rows: their number.
     min_rows : int
         The fewest rows on which a sum of one client may rest.
-    report : callable
+    report : _TimedReport
         Receives lines of text about the progress.
+    stage : str
+        What the clients are asked for.
     """
 
     def __init__(
@@ -378,7 +473,8 @@ class _Sites(OverFlower):
         self.is_sparse = sparse
         self.total_weight = float(sum(self.info.rows))
         self.min_rows = min_rows
-        self.report = report
+        self.report = _TimedReport(report)
+        self.stage = ""
 
     @property
     def absent(self) -> list[str]:
@@ -387,14 +483,26 @@ class _Sites(OverFlower):
             name for node, name in zip(self.nodes, self.names, strict=True) if node in self.missing
         ]
 
-    def prepare(self, method: Method) -> OverFlower:
-        """Return the transport for a method; first report its question if it reports no rounds."""
-        question = _question_in_words(method)
-        if question:
-            fold = json.loads(self.settings)["fold"]
-            prefix = "" if fold is None else f"without {Fold(*fold)}: "
-            self.report(prefix + question)
-        return super().prepare(method)
+    def prepare(self, method: Method) -> _Sites:
+        """Return the transport for a method; first report what the clients are asked for."""
+        fold = json.loads(self.settings)["fold"]
+        prefix = "" if fold is None else f"without {Fold(*fold)}: "
+        stage = prefix + stage_in_words(method)
+        self.report(stage)
+        other = cast(_Sites, super().prepare(method))
+        other.stage = stage
+        return other
+
+    def ask_each(
+        self, call: Call | None, message: Message | None, questions: Mapping[int, Fields]
+    ) -> dict[int, Reply]:
+        """Send a question to clients; after a long time without a line report who replied."""
+        replies = super().ask_each(call, message, questions)
+        if self.report.seconds_since_line() > _SILENCE:
+            replied = sum(self.nodes[index] not in self.missing for index in questions)
+            of_round = "losses" if call is None else f"round {call.round}"
+            self.report(f"{self.stage}, {of_round}: {replied} of {len(questions)} sites replied")
+        return replies
 
     def report_round(self, words: str, run: Run, unit: float) -> None:
         """Report a round: which rows it is about, its loss, and which clients are missing."""
@@ -403,8 +511,7 @@ class _Sites(OverFlower):
         if absent and words == "all rows":
             n_present = len(self.names) - len(absent)
             rows = f"rows of {n_present} of {len(self.names)} sites"
-        loss = run.column("objective")[-1] * unit
-        line = f"{rows}, round {run.progress.round}: loss {loss:.6g}"
+        line = round_in_words(rows, run, unit)
         if absent:
             line += f"; missing: {', '.join(absent)}"
         self.report(line)
@@ -439,15 +546,6 @@ def _n_training(n_rows: int, client_index: int, fold: Fold | None) -> int:
         return n_rows
     folds = assign_folds(np.arange(n_rows), client_index, *fold[1:])
     return int((folds != fold.number).sum())
-
-
-def _question_in_words(method: Method) -> str:
-    """Return what a method asks the clients for, or "" if each of its rounds is reported."""
-    if isinstance(method, ClientSums):
-        return method.description
-    if isinstance(method, NewtonOnSupport):
-        return "Newton steps on the features that were found"
-    return ""
 
 
 def _loss_of(classes: Sequence[Any] | None) -> Loss:

@@ -345,10 +345,18 @@ ROWS = (
     Row(
         "Ours",
         "",
-        "twelve sites that keep their rows predict a hospital left out as well as pooled rows do",
-        "breast cancer, random deals; the rule of choice was fixed on this table",
-        "compared-loss/ten-deals",
-        "log loss {}",
+        "hospitals that keep their rows predict one that they have never seen as pooled rows do",
+        "heart disease at four real hospitals, all columns; beside the l1 penalty on pooled rows",
+        "hospitals-auc",
+        "AUC at {}",
+    ),
+    Row(
+        "Ours",
+        "",
+        "few columns, chosen by the hospitals, lose against all of them there",
+        "as above",
+        "hospitals-chosen-loses",
+        "mean AUC {}",
     ),
 )
 

@@ -12,7 +12,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 
 import fgmp
 from fgmp.estimators.client_sums import ClientSums, Moments
-from fgmp.flower import fit_over, table_app
+from fgmp.flower import fit_over, fitting, table_app
 from fgmp.serialization import to_json
 
 pytestmark = pytest.mark.filterwarnings("ignore:the rounds ran out", "ignore::fgmp.AdviceWarning")
@@ -395,3 +395,31 @@ def test_client_is_warned_if_its_sums_tell_of_few_rows(secure):
     else:
         assert any("a class of 'rare'" in line for line in warned)
         assert any("an unusual value in 'b'" in line for line in warned)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_long_silence_is_broken_by_who_has_replied(secure, monkeypatch):
+    """After each question of the stage, if no line came for long; here at once."""
+    monkeypatch.setattr(fitting, "_SILENCE", -1.0)
+    groups = np.arange(len(CANCER[1])) % 3
+    lines = []
+    fit_both(fgmp.FedGradMPClassifier(3, rounds=2, secure=secure), *CANCER, groups, lines.append)
+    assert "rounds that select features, round 1: 3 of 3 sites replied" in lines
+    assert "sums for standard errors, round 1: 3 of 3 sites replied" in lines
+
+
+def test_client_without_a_reply_is_counted_as_such(monkeypatch):
+    """Of three sites two have replied."""
+    monkeypatch.setattr(fitting, "_SILENCE", -1.0)
+    X, y = CANCER
+    grid = grid_of_tables(X, y, np.arange(len(y)) % 3)
+    lines = []
+
+    def report(line):
+        lines.append(line)
+        if "round 1: loss" in line:
+            grid.absent.add(2)
+
+    estimator = fgmp.FedGradMPClassifier(3, rounds=2)
+    fit_over(estimator, grid, 3, names_of(30), classes=[0, 1], report=report, deadline=0.3)
+    assert "rounds that select features, round 2: 2 of 3 sites replied" in lines

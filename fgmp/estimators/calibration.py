@@ -1,0 +1,329 @@
+"""Calibration and discrimination of predictions, from the predictions and targets of some rows.
+
+Calibration compares what is observed with what was predicted. The line a + b z is fitted to the
+targets by the loss of the model, where z is the predictor: the log-odds of a logistic model, or the
+prediction of a linear one. A model that is right has the slope b = 1. The calibration intercept is
+a with b = 1, so that it says how much too low the predictions are on the whole (Van Calster et al.,
+*Calibration: the Achilles heel of predictive analytics*, BMC Medicine 17, 2019).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from ..classification_losses import LogisticLoss
+from ..losses import Loss
+from ..sparse_model import Array
+
+# A line is fitted once a Newton step promises less than this, in the mean loss of a row; the step
+# is taken all the same, and squares what is left.
+_LEAST_DECREMENT = 1e-12
+_MAX_STEPS = 60
+_MAX_HALVINGS = 30
+# Less curvature than this, in standardized predictors, is rounding: the classes are separated, and
+# the line has no bound.
+_LEAST_CURVATURE = 1e-9
+
+
+class Outcome(NamedTuple):
+    """What is predicted of some rows, and what is observed, for one number or one class.
+
+    Attributes
+    ----------
+    predictor : ndarray, shape (n_rows,)
+        z: log-odds of the class, or the prediction of a number.
+    targets : ndarray, shape (n_rows,)
+        -1 and +1, or numbers.
+    loss : Loss
+        `LogisticLoss`, or `SquaredLoss`.
+    """
+
+    predictor: Array
+    targets: Array
+    loss: Loss
+
+
+def outcomes_of(loss: Loss, predictions: Array, targets: Array) -> list[Outcome]:
+    """Return the outcome of a model: one, or with a softmax loss each class against the others."""
+    if not loss.has_integer_targets:
+        return [Outcome(predictions, targets, loss)]
+    outcomes = []
+    for label in range(loss.n_outputs):
+        others = logsumexp(np.delete(predictions, label, axis=1), axis=1)
+        is_label = np.where(targets == label, 1.0, -1.0)
+        outcomes.append(Outcome(predictions[:, label] - others, is_label, LogisticLoss()))
+    return outcomes
+
+
+# Discrimination.
+
+
+class Pairs(NamedTuple):
+    """The pairs of a row with the event and a row without it.
+
+    Attributes
+    ----------
+    n_pairs : float
+        How many there are.
+    n_concordant : float
+        In how many the event has the larger predictor; a tie counts half.
+    variance : float
+        Of `n_concordant`, as DeLong, DeLong and Clarke-Pearson (1988) estimate it; nan if a class
+        has fewer than two rows.
+    """
+
+    n_pairs: float
+    n_concordant: float
+    variance: float
+
+
+def count_pairs(predictor: Array, is_event: Array) -> Pairs:
+    """Return how many pairs of rows a predictor puts in the right order.
+
+    The area under the ROC curve is ``n_concordant / n_pairs``.
+
+    Parameters
+    ----------
+    predictor : ndarray, shape (n_rows,)
+    is_event : ndarray of bool, shape (n_rows,)
+    """
+    n_events = int(is_event.sum())
+    n_others = len(is_event) - n_events
+    below_events = _count_below(predictor[is_event], predictor[~is_event])
+    below_others = _count_below(predictor[~is_event], predictor[is_event])
+    concordant = float(below_events.sum())
+    if min(n_events, n_others) < 2:
+        return Pairs(n_events * n_others, concordant, np.nan)
+
+    of_events = np.var(below_events, ddof=1) * n_events
+    of_others = np.var(below_others, ddof=1) * n_others
+    return Pairs(n_events * n_others, concordant, float(of_events + of_others))
+
+
+def _count_below(values: Array, others: Array) -> Array:
+    """Return how many of the others are below each value; an equal one counts half."""
+    ordered = np.sort(others)
+    below = np.searchsorted(ordered, values, side="left")
+    up_to = np.searchsorted(ordered, values, side="right")
+    return np.asarray((below + up_to) / 2)
+
+
+# Calibration.
+
+
+class Scaled(NamedTuple):
+    """An outcome in units in which its numbers are neither large nor small.
+
+    Attributes
+    ----------
+    outcome : Outcome
+        Numbers are (z - centre) / unit and (y - centre) / unit; log-odds and labels as they were.
+    column : ndarray, shape (n_rows,)
+        (z - centre) / unit, to which the line is fitted.
+    start : tuple of float
+        The line that is the predictor itself.
+    intercept_unit, slope_unit : float
+        By which fitted intercepts and slopes are multiplied.
+    """
+
+    outcome: Outcome
+    column: Array
+    start: tuple[float, float]
+    intercept_unit: float
+    slope_unit: float
+
+    @property
+    def columns(self) -> Array:
+        """The columns of the line: ones, and the predictor."""
+        return np.column_stack([np.ones(len(self.column)), self.column])
+
+
+def quantity_of_units(outcome: Outcome) -> Array:
+    """Return what the units of an outcome are taken from: numbers observed, or log-odds."""
+    return outcome.targets if outcome.loss.is_quadratic else outcome.predictor
+
+
+def scaled(outcome: Outcome, centre: float, unit: float) -> Scaled:
+    """Return an outcome in units near the mean and the deviation of `quantity_of_units`."""
+    column = (outcome.predictor - centre) / unit
+    if outcome.loss.is_quadratic:
+        targets = (outcome.targets - centre) / unit
+        return Scaled(Outcome(column, targets, outcome.loss), column, (0.0, 1.0), unit, 1.0)
+    return Scaled(outcome, column, (centre, unit), 1.0, 1 / unit)
+
+
+class LineSums(NamedTuple):
+    """The mean loss of lines, with its derivatives in their k coefficients, for q outcomes.
+
+    Attributes
+    ----------
+    values : ndarray, shape (q,)
+    gradients : ndarray, shape (q, k)
+    hessians : ndarray, shape (q, k, k)
+    """
+
+    values: Array
+    gradients: Array
+    hessians: Array
+
+
+def line_sums(scale: Scaled, line: Array) -> LineSums:
+    """Return the sums of one outcome (q = 1) at a line.
+
+    Parameters
+    ----------
+    scale : Scaled
+        The outcome.
+    line : ndarray, shape (1,) or (2,)
+        The intercept beside the predictor itself, or the intercept and the slope.
+    """
+    predictor, targets, loss = scale.outcome
+    n_rows = len(targets)
+    if len(line) == 1:
+        columns = np.ones((n_rows, 1))
+        fitted = predictor + line[0]
+    else:
+        columns = scale.columns
+        fitted = columns @ line
+    gradient = columns.T @ loss.derivative(fitted, targets) / n_rows
+    curvatures = loss.curvature(fitted, targets, np.ones(n_rows))
+    hessian = columns.T @ (curvatures[:, None] * columns) / n_rows
+    value = loss.values(fitted, targets).mean()
+    return LineSums(np.array([value]), gradient[None], hessian[None])
+
+
+class Lines(NamedTuple):
+    """Fitted lines.
+
+    Attributes
+    ----------
+    coefficients : ndarray, shape (q, k)
+        nan where there is no minimiser.
+    inverse_hessians : ndarray, shape (q, k, k)
+        Of the mean loss, nan where there is none.
+    values : ndarray, shape (q,)
+        The mean loss.
+    """
+
+    coefficients: Array
+    inverse_hessians: Array
+    values: Array
+
+
+def fit_lines(evaluate: Callable[[Array], LineSums], start: Array) -> Lines:
+    """Return the lines that minimise a convex loss, by Newton steps, which are halved if they fail.
+
+    `evaluate` may ask clients on other machines: only sums over rows are needed.
+
+    Parameters
+    ----------
+    evaluate : callable (lines) -> LineSums
+        The sums at lines of shape (q, k).
+    start : ndarray, shape (q, k)
+        Where the steps begin.
+    """
+    lines = start
+    sums = evaluate(lines)
+    is_done = np.zeros(len(lines), bool)
+    for _ in range(_MAX_STEPS):
+        steps, is_flat = _newton_steps(sums)
+        if (is_done | is_flat).all():
+            break
+        is_done = np.sum(steps * sums.gradients, axis=1) <= _LEAST_DECREMENT
+        lines, sums = _descend(evaluate, lines, sums, steps)
+
+    has_minimiser = is_done & ~is_flat
+    inverses = np.full_like(sums.hessians, np.nan)
+    inverses[has_minimiser] = np.linalg.inv(sums.hessians[has_minimiser])
+    return Lines(np.where(has_minimiser[:, None], lines, np.nan), inverses, sums.values)
+
+
+def _newton_steps(sums: LineSums) -> tuple[Array, Array]:
+    """Return inverse Hessians times gradients, and a mask of the outcomes without curvature."""
+    diagonals = np.diagonal(sums.hessians, axis1=1, axis2=2)
+    scales = 1 / np.sqrt(np.where(diagonals > 0, diagonals, 1))
+    of_unit_curvature = sums.hessians * scales[:, :, None] * scales[:, None, :]
+    inverses = np.linalg.pinv(of_unit_curvature, rcond=_LEAST_CURVATURE, hermitian=True)
+    steps = scales * np.einsum("qij,qj->qi", inverses, scales * sums.gradients)
+
+    least = np.linalg.eigvalsh(of_unit_curvature)[:, 0]
+    is_flat = (diagonals.min(axis=1) <= _LEAST_CURVATURE) | (least <= _LEAST_CURVATURE)
+    return np.asarray(steps), np.asarray(is_flat)
+
+
+def _descend(
+    evaluate: Callable[[Array], LineSums], lines: Array, sums: LineSums, steps: Array
+) -> tuple[Array, LineSums]:
+    """Return the lines after a step, with their sums; steps that raise a loss are halved."""
+    rounding = 1e-12 * (1 + np.abs(sums.values))
+    for _ in range(_MAX_HALVINGS):
+        reached = evaluate(lines - steps)
+        is_worse = ~(reached.values <= sums.values + rounding)
+        if not is_worse.any():
+            return lines - steps, reached
+        steps = np.where(is_worse[:, None], steps / 2, steps)
+    return lines, sums
+
+
+class Calibration(NamedTuple):
+    """Calibration intercept and slope, with standard errors; nan where there is none."""
+
+    intercept: float
+    intercept_se: float
+    slope: float
+    slope_se: float
+
+
+def calibrate(outcome: Outcome) -> Calibration:
+    """Return the calibration of a predictor on some rows."""
+    quantity = quantity_of_units(outcome)
+    unit = float(quantity.std())
+    scale = scaled(outcome, float(quantity.mean()), unit if unit > 0 else 1.0)
+    shifts = fit_lines(lambda lines: line_sums(scale, lines[0]), np.zeros((1, 1)))
+    lines = fit_lines(lambda lines: line_sums(scale, lines[0]), np.array([scale.start]))
+    units = np.array([[scale.intercept_unit, scale.slope_unit]])
+    return calibrations_of(outcome.loss, shifts, lines, units, len(quantity))[0]
+
+
+def calibrations_of(
+    loss: Loss, shifts: Lines, lines: Lines, units: Array, n_rows: int
+) -> list[Calibration]:
+    """Return calibrations from fitted lines, one for each of q outcomes.
+
+    Parameters
+    ----------
+    loss : Loss
+        Of the outcomes: the squared loss has a residual variance, labels have the dispersion 1.
+    shifts : Lines
+        With the slope 1: k = 1.
+    lines : Lines
+        With a slope: k = 2.
+    units : ndarray, shape (q, 2)
+        The `intercept_unit` and the `slope_unit` of each outcome.
+    n_rows : int
+        The number of rows.
+    """
+    intercept_units, slope_units = units.T
+    columns = (
+        shifts.coefficients[:, 0] * intercept_units,
+        _standard_errors(loss, shifts, n_rows) * intercept_units,
+        lines.coefficients[:, -1] * slope_units,
+        _standard_errors(loss, lines, n_rows) * slope_units,
+    )
+    return [Calibration(*map(float, numbers)) for numbers in zip(*columns, strict=True)]
+
+
+def _standard_errors(loss: Loss, lines: Lines, n_rows: int) -> Array:
+    """Return the standard errors of the last coefficient of each line."""
+    variances = lines.inverse_hessians[:, -1, -1] / n_rows
+    if not loss.is_quadratic:
+        return np.asarray(np.sqrt(variances))
+    degrees_of_freedom = n_rows - lines.coefficients.shape[1]
+    if degrees_of_freedom <= 0:
+        return np.full(len(variances), np.nan)
+    residual_variances = 2 * n_rows * lines.values / degrees_of_freedom
+    return np.asarray(np.sqrt(residual_variances * variances))

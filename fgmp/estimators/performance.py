@@ -1,0 +1,382 @@
+"""How good a fitted model is for each client: discrimination and calibration, as a table.
+
+The questions that the clients are asked are in `performance_sums`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._support.displays import html_table
+from .._support.optional import needs
+from ..classification_losses import LogisticLoss, SoftmaxLoss
+from ..losses import Loss, SquaredLoss
+from ..rounds import Transport
+from ..sparse_model import Array, SparseModel
+from .calibration import Lines, calibrations_of, fit_lines
+from .client_sums import State
+from .performance_sums import (
+    MEASURES_OF_LABELS,
+    MEASURES_OF_NUMBERS,
+    CalibrationSums,
+    ClientPerformance,
+    PooledPerformance,
+    PredictionUnits,
+)
+from .report import FitReport, Sent, protection_of, sent_of
+from .session import FitClients, Session
+
+_MEASURES: dict[type[Loss], tuple[str, ...]] = {
+    LogisticLoss: MEASURES_OF_LABELS,
+    SoftmaxLoss: MEASURES_OF_LABELS,
+    SquaredLoss: MEASURES_OF_NUMBERS,
+}
+
+_HEADINGS = {
+    "observed": "observed",
+    "predicted": "predicted",
+    "auc": "AUC",
+    "auc_se": "se",
+    "brier": "Brier",
+    "log_loss": "log loss",
+    "r2": "R2",
+    "mean_squared_error": "MSE",
+    "intercept": "intercept",
+    "intercept_se": "se",
+    "slope": "slope",
+    "slope_se": "se",
+}
+# The quantile of an interval of 95 %.
+_QUANTILE = 1.959963984540054
+
+
+# The table.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Performance:
+    """How good a model is for each group of rows, as a table with a line for each.
+
+    Attributes
+    ----------
+    columns : dict of str to ndarray
+        ``group``, or all rows; with several classes ``class``, each against the others; ``rows``,
+        their number; and measures, nan where there is none. ``observed`` and ``predicted`` are
+        means. For labels they are the share of events, and the mean of their probabilities, beside
+        ``auc``, the area under the ROC curve, and its standard error ``auc_se``, ``brier`` and
+        ``log_loss``; for numbers ``r2`` and ``mean_squared_error``. ``intercept`` and ``slope`` are
+        the calibration, 0 and 1 for a model that is right, with their standard errors.
+    title : str
+        The model, and what it was measured on.
+    notes : tuple of str
+        How the measures are to be read.
+    exchanges : tuple of Sent
+        What was sent, which `report` shows.
+    facts : tuple of (str, str)
+        What `report` begins with.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fgmp
+    >>> X = np.random.default_rng(0).standard_normal((300, 3))
+    >>> y = X[:, 1] + np.random.default_rng(1).logistic(size=300) > 0
+    >>> model = fgmp.FedGradMPClassifier(1).fit(X, y, groups=np.arange(300) % 3)
+    >>> performance = model.performance(X, y, groups=np.arange(300) % 3)
+    >>> performance.columns["group"].tolist(), bool(np.all(performance.columns["auc"] > 0.6))
+    (['0', '1', '2'], True)
+    """
+
+    columns: dict[str, Array]
+    title: str
+    notes: tuple[str, ...]
+    exchanges: tuple[Sent, ...]
+    facts: tuple[tuple[str, str], ...]
+
+    def __repr__(self) -> str:
+        names, *lines = self._texts()
+        widths = [max(map(len, column)) for column in zip(names, *lines, strict=True)]
+        rows = [
+            "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
+            for line in (names, *lines)
+        ]
+        return "\n".join([self.title, "", *rows, "", *(f"- {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        names, *lines = self._texts()
+        return html_table(self.title, lines, header=names)
+
+    def _texts(self) -> list[list[str]]:
+        """Return the headings and the cells of the table that is printed."""
+        headings = [_HEADINGS.get(name, name) for name in self.columns]
+        columns = [[_cell(value) for value in column] for column in self.columns.values()]
+        return [headings, *(list(line) for line in zip(*columns, strict=True))]
+
+    def to_frame(self) -> Any:
+        """Return the table as a pandas DataFrame, with the groups as its index."""
+        with needs("a performance as a table", "pandas"):
+            import pandas as pd
+
+        keys = [name for name in ("group", "class") if name in self.columns]
+        return pd.DataFrame(self.columns).set_index(keys)
+
+    def report(self) -> FitReport:
+        """Return what left each group for this table, and what follows from it."""
+        return FitReport(self.facts, self.exchanges)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw AUC or R^2, calibration intercept and slope of each group, with 95 % intervals.
+
+        Parameters
+        ----------
+        axes : sequence of three axes of matplotlib, optional
+            Where to draw; by default a new figure.
+
+        Returns
+        -------
+        ndarray of axes
+            A dashed line is where a model that is right would be.
+        """
+        with needs("a plot", "matplotlib"):
+            import matplotlib.pyplot as plt
+
+        lines = self._names_of_lines()
+        if axes is None:
+            size = (9.0, 1.4 + 0.28 * len(lines))
+            axes = plt.subplots(1, 3, figsize=size, sharey=True, layout="constrained")[1]
+        first = "auc" if "auc" in self.columns else "r2"
+        words = {"auc": "AUC", "r2": "$R^2$"}[first]
+        labels = {first: words, "intercept": "calibration intercept", "slope": "calibration slope"}
+        right = {"intercept": 0.0, "slope": 1.0}
+        places = np.arange(len(lines))
+        for ax, (name, label) in zip(axes, labels.items(), strict=True):
+            errors = self.columns.get(f"{name}_se", np.zeros(len(lines)))
+            ax.errorbar(
+                self.columns[name], places, xerr=_QUANTILE * errors, fmt="o", capsize=3, ms=5
+            )
+            ax.set_xlabel(label)
+            if name in right:
+                ax.axvline(right[name], color="0.35", linestyle="--", linewidth=1.2)
+        axes[0].set_yticks(places, lines, parse_math=False)
+        axes[0].set_ylim(len(lines) - 0.5, -0.5)
+        return np.asarray(axes)
+
+    def _names_of_lines(self) -> list[str]:
+        """Return a name of each line: the group, and the class if there are several."""
+        groups = self.columns["group"].tolist()
+        if "class" not in self.columns:
+            return [str(group) for group in groups]
+        classes = self.columns["class"].tolist()
+        return [f"{group}, {label}" for group, label in zip(groups, classes, strict=True)]
+
+
+def _cell(value: Any) -> str:
+    """Return a value as text, with three digits; a number that does not exist is a dash."""
+    if isinstance(value, (float, np.floating)):
+        return "-" if np.isnan(value) else f"{value:.3g}"
+    return str(value)
+
+
+# Measuring.
+
+
+def measure_performance(
+    model: Any, clients: FitClients, names: Sequence[Any], by: str
+) -> Performance:
+    """Return the performance of a fitted estimator at clients, here or on other machines.
+
+    Parameters
+    ----------
+    model : FedGradMPRegressor or FedGradMPClassifier
+        Fitted.
+    clients : FitClients
+        The clients, whose rows need not be those of the fit.
+    names : sequence
+        Names of the clients.
+    by : {"groups", "all"}
+        Whether each client is measured, or all rows together.
+    """
+    loss = clients.info.loss
+    measures = _MEASURES.get(type(loss))
+    if measures is None:
+        raise ValueError(
+            f"the model has the loss {type(loss).__name__}; expected one of "
+            f"{', '.join(kind.__name__ for kind in _MEASURES)}, whose performance is defined"
+        )
+    session = Session(clients, model._settings(clients), 0, model._aggregator(), _report_nothing)
+    message = _message(model, names)
+    n_outcomes = loss.n_outputs
+    if by == "groups":
+        table = _of_clients(session, message, n_outcomes, len(measures), model.min_rows)
+        rows = list(clients.info.rows)
+        groups = [str(name) for name in names]
+    else:
+        table = _of_all_rows(session, message, loss, n_outcomes, model.min_rows)
+        rows = [sum(clients.info.rows)]
+        groups = [f"all {len(names)} groups"]
+
+    columns: dict[str, Array] = {"group": np.repeat(np.array(groups, object), n_outcomes)}
+    if n_outcomes > 1:
+        columns["class"] = np.tile(model.classes_, len(groups))
+    columns["rows"] = np.repeat(rows, n_outcomes)
+    numbers = table.reshape(-1, len(measures)).T
+    columns |= dict(zip(measures, numbers, strict=True))
+    sent = _by_question([sent_of(run) for run in session.log])
+    return Performance(
+        columns,
+        f"{type(model).__name__} with {len(model.support_)} features on {sum(rows):,} rows",
+        _notes(model, loss, by, has_gaps=bool(np.isnan(numbers).any())),
+        sent,
+        _facts(model, [str(name) for name in names], by, sent),
+    )
+
+
+def _by_question(stages: Sequence[Sent]) -> tuple[Sent, ...]:
+    """Return what was sent, where the Newton steps of a calibration are one stage."""
+    together: dict[str, Sent] = {}
+    for stage in stages:
+        before = together.get(stage.what)
+        if before is not None:
+            stage = before._replace(
+                rounds=before.rounds + stage.rounds,
+                bytes_up=before.bytes_up + stage.bytes_up,
+                bytes_down=before.bytes_down + stage.bytes_down,
+            )
+        together[stage.what] = stage
+    return tuple(together.values())
+
+
+def _report_nothing(words: str, run: Any, unit: float) -> None:
+    """Report no progress."""
+
+
+def _message(model: Any, names: Sequence[Any]) -> tuple[Array, SparseModel]:
+    """Return the intercepts, one or one for each client, and the coefficients."""
+    coefficients = np.atleast_2d(np.asarray(model.coef_, np.float64))
+    table = coefficients[0] if len(coefficients) == 1 else coefficients.T
+    intercepts = [np.atleast_1d(model.intercept_)]
+    if hasattr(model, "intercepts_"):
+        own = model.intercepts_
+        intercepts = [np.atleast_1d(own.get(name, model.intercept_)) for name in names]
+    return np.array(intercepts, np.float64), SparseModel.of(table)
+
+
+def _of_clients(
+    session: Session, message: State, n_outcomes: int, n_measures: int, min_rows: int
+) -> Array:
+    """Return the measures of each client, shape (n_clients, n_outcomes, n_measures)."""
+    n_clients = len(session.clients.info.rows)
+    method = ClientPerformance(n_outcomes, min_rows, n_clients, n_measures)
+    return method.measured(session.query(method, session.clients.transport(), message))
+
+
+def _of_all_rows(
+    session: Session, message: State, loss: Loss, n_outcomes: int, min_rows: int
+) -> Array:
+    """Return the measures of all rows together, shape (1, n_outcomes, n_measures)."""
+    rows = session.clients.transport()
+    n_rows = session.settings.n_rows
+    state = session.query(PredictionUnits(n_outcomes, min_rows), rows, message)
+    centres, units = state[-2:]
+    message = (*message, centres, units)
+
+    method = PooledPerformance(n_outcomes, min_rows, n_rows)
+    sums = session.query(method, rows, message)[-1].reshape(n_outcomes, -1)
+    measures = [
+        _pooled_measures(one, loss, centre, unit, n_rows, min_rows)
+        for one, centre, unit in zip(sums, centres, units, strict=True)
+    ]
+
+    ones = np.ones(n_outcomes)
+    if loss.is_quadratic:  # predictors are in the units already
+        starts = np.column_stack([0 * ones, ones])
+        scales = np.column_stack([units, ones])
+        of_outcomes = loss
+    else:
+        starts = np.column_stack([centres, units])
+        scales = np.column_stack([ones, 1 / units])
+        of_outcomes = LogisticLoss()
+    shifts = _pooled_lines(session, rows, message, np.zeros((n_outcomes, 1)), min_rows)
+    lines = _pooled_lines(session, rows, message, starts, min_rows)
+    calibrations = calibrations_of(of_outcomes, shifts, lines, scales, n_rows)
+
+    table = np.column_stack([measures, calibrations])
+    table[np.isnan(table[:, 0])] = np.nan
+    return table[None]
+
+
+def _pooled_lines(
+    session: Session, rows: Transport, message: State, start: Array, min_rows: int
+) -> Lines:
+    """Return calibration lines of all rows, each Newton step from one more exchange."""
+    n_outcomes, n_coefficients = start.shape
+    question = CalibrationSums(n_outcomes, min_rows, n_coefficients)
+    return fit_lines(
+        lambda lines: question.line_sums(session.query(question, rows, (*message, lines))), start
+    )
+
+
+def _pooled_measures(
+    sums: Array, loss: Loss, centre: float, unit: float, n_rows: int, min_rows: int
+) -> list[float]:
+    """Return the measures before the calibration, from the sums of `PooledPerformance`."""
+    predicted, observed, value, square, count, concordant, variance = sums.tolist()
+    if loss.is_quadratic:
+        residual = 2 * value
+        spread = square - observed**2
+        r2 = 1 - residual / spread if spread > 0 else np.nan
+        return [centre + unit * observed, centre + unit * predicted, r2, residual * unit**2]
+
+    n_events = observed * n_rows
+    if round(min(n_events, n_rows - n_events)) < max(min_rows, 1):
+        return [np.nan] * 6
+    auc = np.nan
+    auc_se = np.nan
+    if count > 0:
+        auc = concordant / count
+        auc_se = np.sqrt(variance / n_rows) / count
+    return [observed, predicted, auc, auc_se, square, value]
+
+
+def _notes(model: Any, loss: Loss, by: str, has_gaps: bool) -> tuple[str, ...]:
+    """Return how the measures are to be read."""
+    notes = [
+        "intercept: of a calibration with the slope 1, by how much predictions are too low; slope: "
+        "below 1 they are too extreme. A model that is right has 0 and 1."
+    ]
+    if by == "all" and not loss.is_quadratic:
+        notes.append("AUC: of pairs within a group, because pairs of two groups are in no sum.")
+    if has_gaps and by == "groups":
+        notes.append(
+            f"A dash: fewer than min_rows={model.min_rows} rows, of a group or of a class in it, "
+            "of which nothing leaves the group; or a number that does not exist."
+        )
+    return tuple(notes)
+
+
+def _facts(
+    model: Any, names: Sequence[str], by: str, sent: Sequence[Sent]
+) -> tuple[tuple[str, str], ...]:
+    """Return what a report of a performance begins with."""
+    total = sum(stage.bytes_up for stage in sent)
+    consequence = (
+        "each group's own measures leave it, and say how its patients differ from what the model "
+        "expects; of a group, or a class in it, with few rows they would say much of single rows, "
+        f"and nothing is sent of fewer than min_rows={model.min_rows}"
+    )
+    if by == "all":
+        consequence = "sums over the rows of each group"
+        if model.secure:
+            consequence = "sums over all groups, and no measure of one group"
+    return (
+        ("performance of", f"{type(model).__name__} with {len(model.support_)} features"),
+        ("groups", ", ".join(names)),
+        ("protection", protection_of(model)),
+        ("disclosure", consequence),
+        ("bytes from each group", f"{total // max(len(names), 1):,} on average"),
+    )

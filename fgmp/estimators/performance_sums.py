@@ -1,0 +1,298 @@
+"""Questions about the predictions of a model: measures of each client, and sums over all rows.
+
+A client measures the model on its own rows, and its AUC or R^2 is a number of its own. Under masks
+no number of one client may leave, and what can be had is sums over the clients: means, losses, the
+sums of a calibration, and how many pairs of rows within a client are in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import expit
+
+from ..aggregation import UpdateSpec
+from ..client import Client
+from ..rounds import Exchange
+from ..sparse_model import Array
+from .calibration import (
+    LineSums,
+    Outcome,
+    calibrate,
+    count_pairs,
+    line_sums,
+    outcomes_of,
+    quantity_of_units,
+    scaled,
+)
+from .client_sums import ClientSums, State
+from .weighted_loss import split_weights
+
+_CALIBRATION = ("intercept", "intercept_se", "slope", "slope_se")
+MEASURES_OF_LABELS = (
+    "observed",
+    "predicted",
+    "auc",
+    "auc_se",
+    "brier",
+    "log_loss",
+    *_CALIBRATION,
+)
+MEASURES_OF_NUMBERS = ("observed", "predicted", "r2", "mean_squared_error", *_CALIBRATION)
+
+
+@dataclass(frozen=True)
+class OfPredictions(ClientSums):
+    """Base of questions about the predictions of a model.
+
+    The message begins with the intercepts, of all clients or one for each, and the coefficients, in
+    the units of the data.
+
+    Parameters
+    ----------
+    n_outcomes : int
+        1, or the number of classes if there are several.
+    min_rows : int
+        Nothing is measured on fewer rows, or on fewer rows of a class.
+    """
+
+    n_outcomes: int
+    min_rows: int
+
+    def outcomes(self, client: Client, message: Any) -> list[Outcome]:
+        """Return what is predicted and observed at a client."""
+        intercepts, model, *_ = message
+        targets, _, loss = split_weights(client)
+        index = client.client_id if len(intercepts) > 1 else 0
+        predictions = client.predictions(model) + intercepts[index].reshape(model.shape[1:])
+        return outcomes_of(loss, predictions, targets)
+
+    def append(self, state: State, mean: Array) -> State:
+        """Append the sums."""
+        return (*state, mean)
+
+
+@dataclass(frozen=True)
+class ClientPerformance(OfPredictions):
+    """The measures of each client on its own rows.
+
+    An update has the measures at the index of the client and ones there, whose sums are the weights
+    of the clients; zeros stand for measures that do not exist.
+
+    Parameters
+    ----------
+    n_clients, n_measures : int
+        Number of clients, and of measures of each outcome.
+    """
+
+    n_clients: int
+    n_measures: int
+
+    description: ClassVar[str] = "performance of the model at each site"
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Return one exchange."""
+        return [Exchange(self.message, self.measure, self.append, self.update_spec)]
+
+    def update_spec(self, state: State) -> UpdateSpec:
+        """Return the form of measures and ones of each client."""
+        return UpdateSpec((2 * self.n_clients, self.n_outcomes * self.n_measures))
+
+    def measure(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+        """Return the measures of a client, at its index."""
+        outcomes = self.outcomes(client, message)
+        numbers = np.concatenate([measures_of(one, self.min_rows) for one in outcomes])
+        exists = np.isfinite(numbers)
+        update = np.zeros((2, self.n_clients, len(numbers)))
+        update[0, client.client_id] = np.where(exists, numbers, 0)
+        update[1, client.client_id] = exists
+        return update.reshape(2 * self.n_clients, -1)
+
+    def measured(self, state: State) -> Array:
+        """Return the measures, shape (n_clients, n_outcomes, n_measures); nan where none came."""
+        numbers, weights = state[-1].reshape(2, self.n_clients, self.n_outcomes, -1)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.where(weights > 0, numbers / weights, np.nan))
+
+
+@dataclass(frozen=True)
+class PredictionUnits(OfPredictions):
+    """A centre and a unit of predictors, so that sums under masks are neither large nor small.
+
+    There are three exchanges: logarithms of root mean squares, means in units of these, and
+    logarithms of root mean squares of deviations. Neither centre nor unit has to be exact.
+    """
+
+    description: ClassVar[str] = "units of the predictions"
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Return three exchanges."""
+        return [
+            Exchange(self.message, self.log_sizes, self.add_unit, self.update_spec),
+            Exchange(self.message, self.means, self.add_centre, self.update_spec),
+            Exchange(self.message, self.log_deviations, self.add_unit, self.update_spec),
+        ]
+
+    def update_spec(self, state: State) -> UpdateSpec:
+        """Return the form of one number for each outcome."""
+        return UpdateSpec((self.n_outcomes,))
+
+    def log_sizes(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+        """Return log2 of the root mean squares, and 0 for zero."""
+        return _log_sizes(self._quantities(client, message))
+
+    def means(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+        """Return the means in units of the sizes."""
+        return np.asarray(self._quantities(client, message).mean(axis=1) / message[2])
+
+    def log_deviations(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+        """Return log2 of the root mean squares of deviations, and 0 if there are none."""
+        return _log_sizes(self._quantities(client, message) - message[3][:, None])
+
+    def _quantities(self, client: Client, message: Any) -> Array:
+        """Return what the units are taken from, shape (n_outcomes, n_rows)."""
+        return np.array([quantity_of_units(one) for one in self.outcomes(client, message)])
+
+    def add_unit(self, state: State, mean: Array) -> State:
+        """Append the powers of two near the sizes."""
+        return (*state, 2.0 ** np.round(mean))
+
+    def add_centre(self, state: State, mean: Array) -> State:
+        """Append the means."""
+        return (*state, mean * state[2])
+
+
+@dataclass(frozen=True)
+class PooledPerformance(OfPredictions):
+    """Sums over all rows: means, losses, squares, and pairs within clients.
+
+    Parameters
+    ----------
+    n_rows : int
+        The number of rows of all clients.
+    """
+
+    n_rows: int
+
+    description: ClassVar[str] = "performance of the model on all rows"
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Return one exchange."""
+        return [Exchange(self.message, self.sums, self.append, self.update_spec)]
+
+    def update_spec(self, state: State) -> UpdateSpec:
+        """Return the form of seven numbers for each outcome."""
+        return UpdateSpec((self.n_outcomes, 7))
+
+    def sums(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+        """Return the sums of a client."""
+        centres, units = message[2:]
+        outcomes = self.outcomes(client, message)
+        parts = zip(outcomes, centres, units, strict=True)
+        return np.array([self._sums_of(*part) for part in parts])
+
+    def _sums_of(self, outcome: Outcome, centre: float, unit: float) -> Array:
+        """Return the means of predictions, outcomes, losses and squares, and the pairs.
+
+        With n rows of all clients the weighted means of the last three are the pairs over n^2,
+        those in order over n^2, and the variance of these over n^3.
+        """
+        predictor, targets, loss = scaled(outcome, centre, unit).outcome
+        losses = loss.values(predictor, targets)
+        if loss.is_quadratic:
+            means = [predictor, targets, losses, targets**2]
+            return np.append(np.mean(means, axis=1), np.zeros(3))
+        probabilities = expit(predictor)
+        is_event = targets > 0
+        means = [probabilities, is_event, losses, (probabilities - is_event) ** 2]
+        pairs = count_pairs(predictor, is_event)
+        variance = 0.0 if np.isnan(pairs.variance) else pairs.variance
+        in_parts = [
+            pairs.n_pairs / (len(targets) * self.n_rows),
+            pairs.n_concordant / (len(targets) * self.n_rows),
+            variance / (len(targets) * self.n_rows**2),
+        ]
+        return np.append(np.mean(means, axis=1), in_parts)
+
+
+@dataclass(frozen=True)
+class CalibrationSums(OfPredictions):
+    """The mean loss of calibration lines, with its derivatives.
+
+    Parameters
+    ----------
+    n_coefficients : int
+        1 for an intercept beside the slope 1, 2 for an intercept and a slope.
+    """
+
+    n_coefficients: int
+
+    description: ClassVar[str] = "calibration of the model on all rows"
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Return one exchange."""
+        return [Exchange(self.message, self.sums, self.append, self.update_spec)]
+
+    def update_spec(self, state: State) -> UpdateSpec:
+        """Return the form of values, gradients and Hessians."""
+        k = self.n_coefficients
+        return UpdateSpec((self.n_outcomes, 1 + k + k**2))
+
+    def sums(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+        """Return the sums of a client at the lines of the message."""
+        centres, units, lines = message[2:]
+        rows = []
+        for outcome, centre, unit, line in zip(
+            self.outcomes(client, message), centres, units, lines, strict=True
+        ):
+            parts = line_sums(scaled(outcome, centre, unit), line)
+            rows.append(np.concatenate([part.reshape(-1) for part in parts]))
+        return np.array(rows)
+
+    def line_sums(self, state: State) -> LineSums:
+        """Return the sums over all clients."""
+        k = self.n_coefficients
+        sums = state[-1].reshape(self.n_outcomes, -1)
+        return LineSums(sums[:, 0], sums[:, 1 : 1 + k], sums[:, 1 + k :].reshape(-1, k, k))
+
+
+def _log_sizes(quantities: Array) -> Array:
+    """Return log2 of the root mean square of each row, and 0 for zero."""
+    squares = np.mean(quantities**2, axis=1)
+    return np.asarray(np.log2(np.where(squares > 0, squares, 1.0)) / 2)
+
+
+def measures_of(outcome: Outcome, min_rows: int) -> Array:
+    """Return the measures of one outcome on the rows of one client.
+
+    All are nan if there are fewer than `min_rows` rows, of all or of a class: the area under a
+    curve with a single event would be the rank of this row.
+    """
+    predictor, targets, loss = outcome
+    if loss.is_quadratic:
+        if len(targets) < min_rows:
+            return np.full(len(MEASURES_OF_NUMBERS), np.nan)
+        squares = np.mean((predictor - targets) ** 2)
+        variance = targets.var()
+        r2 = 1 - squares / variance if variance > 0 else np.nan
+        return np.array(
+            [targets.mean(), predictor.mean(), r2, squares, *calibrate(outcome)], np.float64
+        )
+
+    is_event = targets > 0
+    if min(is_event.sum(), (~is_event).sum()) < max(min_rows, 1):
+        return np.full(len(MEASURES_OF_LABELS), np.nan)
+    probabilities = expit(predictor)
+    pairs = count_pairs(predictor, is_event)
+    measures = [
+        is_event.mean(),
+        probabilities.mean(),
+        pairs.n_concordant / pairs.n_pairs,
+        np.sqrt(pairs.variance) / pairs.n_pairs,
+        np.mean((probabilities - is_event) ** 2),
+        loss.values(predictor, targets).mean(),
+    ]
+    return np.array([*measures, *calibrate(outcome)])

@@ -1,0 +1,81 @@
+"""Performance over Flower: the bits of one process, and sums alone under masks."""
+
+import numpy as np
+import pytest
+from in_process_grid import grid_of_tables
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+
+import fgmp
+from fgmp.flower import fit_over, performance_over
+
+pytestmark = pytest.mark.filterwarnings("ignore:the rounds ran out", "ignore::fgmp.AdviceWarning")
+
+CANCER = load_breast_cancer(return_X_y=True)
+DIABETES = load_diabetes(return_X_y=True)
+IRIS = load_iris(return_X_y=True)
+
+CASES = {
+    "classifier": (fgmp.FedGradMPClassifier(3), *CANCER, "groups"),
+    "classifier, all rows": (fgmp.FedGradMPClassifier(3), *CANCER, "all"),
+    "secure classifier, all rows": (fgmp.FedGradMPClassifier(3, secure=True), *CANCER, "all"),
+    "three classes": (fgmp.FedGradMPClassifier(2), *IRIS, "groups"),
+    "regressor": (fgmp.FedGradMPRegressor(3), *DIABETES, "groups"),
+    "regressor, all rows": (fgmp.FedGradMPRegressor(3), *DIABETES, "all"),
+    "regressor, intercepts per group": (
+        fgmp.FedGradMPRegressor(3, fit_intercept="per_group"),
+        *DIABETES,
+        "groups",
+    ),
+}
+
+
+def measured_both_ways(estimator, X, y, by):
+    """Return the performance over Flower and in one process."""
+    groups = np.random.default_rng(0).permutation(len(y)) % 4
+    is_classifier = isinstance(estimator, fgmp.FedGradMPClassifier)
+    names = [f"x{j}" for j in range(X.shape[1])]
+    options = {"report": lambda line: None}
+    classes = np.unique(y).tolist() if is_classifier else None
+    grid = grid_of_tables(X, y, groups, masked_only=estimator.secure)
+    there = fit_over(estimator, grid, 4, names, classes=classes, **options)
+    grid = grid_of_tables(X, y, groups, masked_only=estimator.secure)
+    over_flower = performance_over(there, grid, 4, by=by, **options)
+    in_process = estimator.fit(X, y, groups=groups).performance(X, y, groups, by=by)
+    return over_flower, in_process
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_performance_over_flower_has_the_bits_of_one_process(name):
+    """Each measure of each line, and the bytes in the report."""
+    over_flower, in_process = measured_both_ways(*CASES[name])
+    assert list(over_flower.columns) == list(in_process.columns)
+    for measure, column in list(in_process.columns.items())[1:]:  # names of groups differ
+        np.testing.assert_array_equal(over_flower.columns[measure], column, err_msg=measure)
+    sizes = [stage.bytes_up for stage in in_process.report().stages]
+    assert [stage.bytes_up for stage in over_flower.report().stages] == sizes
+
+
+def test_progress_says_what_the_clients_are_asked_for():
+    """A line before the question."""
+    X, y = CANCER
+    groups = np.arange(len(y)) % 3
+    names = [f"x{j}" for j in range(X.shape[1])]
+    grid = grid_of_tables(X, y, groups)
+    model = fit_over(
+        fgmp.FedGradMPClassifier(2), grid, 3, names, classes=[0, 1], report=lambda line: None
+    )
+    lines = []
+    performance_over(model, grid_of_tables(X, y, groups), 3, report=lines.append)
+    assert lines == ["performance of the model at each site"]
+
+
+def test_under_masks_measures_of_clients_are_refused():
+    """Before a client is asked for them."""
+    X, y = CANCER
+    groups = np.arange(len(y)) % 3
+    names = [f"x{j}" for j in range(X.shape[1])]
+    grid = grid_of_tables(X, y, groups, masked_only=True)
+    estimator = fgmp.FedGradMPClassifier(2, secure=True)
+    model = fit_over(estimator, grid, 3, names, classes=[0, 1], report=lambda line: None)
+    with pytest.raises(ValueError, match="secure is True.*by='all'"):
+        performance_over(model, grid, 3)

@@ -1,0 +1,269 @@
+"""Performance and calibration of each group, compared with scikit-learn and statsmodels."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+from sklearn.metrics import brier_score_loss, log_loss, r2_score, roc_auc_score
+
+import fgmp
+from fgmp.datasets import heart_disease
+from fgmp.estimators.calibration import count_pairs
+from fgmp.estimators.performance_sums import ClientPerformance
+
+pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+
+HEART = heart_disease()
+COMPLETE = [HEART.feature_names.index(name) for name in ("age", "sex", "cp")]
+
+
+def classifier(**options):
+    """Return a model of three features that nobody misses, and its table."""
+    X = HEART.X[:, COMPLETE]
+    model = fgmp.FedGradMPClassifier(3, **options).fit(X, HEART.y, groups=HEART.hospital)
+    return model, X
+
+
+def regressor(**options):
+    """Return a linear model in large units, its table, and numbers to predict."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((200, 4)) * [1, 10, 0.1, 1]
+    y = 1e6 + 1e5 * (X[:, 0] - 0.1 * X[:, 1] + rng.standard_normal(200))
+    groups = np.arange(200) % 3
+    return fgmp.FedGradMPRegressor(2, **options).fit(X, y, groups=groups), X, y, groups
+
+
+def logistic_lines(y, predictor):
+    """Return calibration intercept and slope, with their errors, as statsmodels has them."""
+    sm = pytest.importorskip("statsmodels.api")
+    shift = sm.GLM(y, np.ones(len(y)), family=sm.families.Binomial(), offset=predictor).fit()
+    line = sm.Logit(y, sm.add_constant(predictor)).fit(disp=0, tol=1e-12)
+    return shift.params[0], shift.bse[0], line.params[1], line.bse[1]
+
+
+def delong_variance(predictor, is_event):
+    """Return the variance of the area under the curve, by a loop over pairs."""
+    events, others = predictor[is_event], predictor[~is_event]
+    above = [[(a > b) + 0.5 * (a == b) for b in others] for a in events]
+    of_events, of_others = np.mean(above, axis=1), np.mean(above, axis=0)
+    return of_events.var(ddof=1) / len(events) + of_others.var(ddof=1) / len(others)
+
+
+def test_measures_of_each_hospital_are_those_of_other_libraries():
+    """AUC, Brier, log loss, and the calibration with its standard errors."""
+    model, X = classifier()
+    table = model.performance(X, HEART.y, HEART.hospital).columns
+    probabilities = model.predict_proba(X)[:, 1]
+    predictor = model.decision_function(X)
+    assert table["group"].tolist() == sorted(set(HEART.hospital))
+    for line, name in enumerate(table["group"]):
+        is_here = HEART.hospital == name
+        y, p, z = HEART.y[is_here], probabilities[is_here], predictor[is_here]
+        expected = {
+            "rows": len(y),
+            "observed": y.mean(),
+            "predicted": p.mean(),
+            "auc": roc_auc_score(y, z),
+            "auc_se": np.sqrt(delong_variance(z, y == 1)),
+            "brier": brier_score_loss(y, p),
+            "log_loss": log_loss(y, p),
+        }
+        calibration = ("intercept", "intercept_se", "slope", "slope_se")
+        expected |= zip(calibration, logistic_lines(y, z), strict=True)
+        for measure, value in expected.items():
+            np.testing.assert_allclose(table[measure][line], value, 1e-6, err_msg=measure)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_measures_of_all_rows_are_those_of_other_libraries(secure):
+    """From sums, under masks too; the AUC is that of pairs within a hospital."""
+    model, X = classifier(secure=secure)
+    table = model.performance(X, HEART.y, HEART.hospital, by="all").columns
+    probabilities = model.predict_proba(X)[:, 1]
+    predictor = model.decision_function(X)
+    calibration = ("intercept", "intercept_se", "slope", "slope_se")
+    expected = dict(zip(calibration, logistic_lines(HEART.y, predictor), strict=True))
+    expected["brier"] = brier_score_loss(HEART.y, probabilities)
+    expected["log_loss"] = log_loss(HEART.y, probabilities)
+
+    concordant, pairs, variance = 0.0, 0.0, 0.0
+    for name in set(HEART.hospital):
+        is_here = HEART.hospital == name
+        y, z = HEART.y[is_here], predictor[is_here]
+        n_pairs = y.sum() * (1 - y).sum()
+        concordant += n_pairs * roc_auc_score(y, z)
+        variance += n_pairs**2 * delong_variance(z, y == 1)
+        pairs += n_pairs
+    expected["auc"] = concordant / pairs
+    expected["auc_se"] = np.sqrt(variance) / pairs
+    assert table["rows"].tolist() == [920]
+    for measure, value in expected.items():
+        np.testing.assert_allclose(table[measure][0], value, 1e-6, 1e-9, err_msg=measure)
+
+
+@pytest.mark.parametrize("by", ["groups", "all"])
+def test_measures_of_numbers_are_those_of_least_squares(by):
+    """R^2, and the line of targets on predictions, in any units."""
+    sm = pytest.importorskip("statsmodels.api")
+    model, X, y, groups = regressor(secure=by == "all")
+    table = model.performance(X, y, groups, by=by).columns
+    parts = [groups == group for group in range(3)] if by == "groups" else [groups >= 0]
+    for line, rows in enumerate(parts):
+        observed, predicted = y[rows], model.predict(X)[rows]
+        slope = sm.OLS(observed, sm.add_constant(predicted)).fit()
+        shift = sm.OLS(observed - predicted, np.ones(len(observed))).fit()
+        expected = {
+            "observed": observed.mean(),
+            "predicted": predicted.mean(),
+            "r2": r2_score(observed, predicted),
+            "mean_squared_error": np.mean((observed - predicted) ** 2),
+            "intercept_se": shift.bse[0],
+            "slope": slope.params[1],
+            "slope_se": slope.bse[1],
+        }
+        for measure, value in expected.items():
+            np.testing.assert_allclose(table[measure][line], value, 1e-7, err_msg=measure)
+        np.testing.assert_allclose(table["intercept"][line], shift.params[0], 1e-6, 1e-4)
+
+
+def test_several_classes_are_measured_each_against_the_others():
+    """The probability of a class is its predictor."""
+    X, y = load_wine(return_X_y=True)
+    y[::6] = y[::-1][::6]  # so that no class is separated
+    groups = np.arange(len(y)) % 2
+    model = fgmp.FedGradMPClassifier(2).fit(X, y, groups=groups)
+    table = model.performance(X, y, groups).columns
+    assert table["class"].tolist() == [0, 1, 2, 0, 1, 2]
+    p = model.predict_proba(X)
+    for line, (group, label) in enumerate(zip([0, 0, 0, 1, 1, 1], table["class"], strict=True)):
+        is_here = groups == group
+        is_label, of_label = y[is_here] == label, p[is_here, label]
+        np.testing.assert_allclose(table["auc"][line], roc_auc_score(is_label, of_label))
+        np.testing.assert_allclose(table["brier"][line], brier_score_loss(is_label, of_label))
+        odds = np.log(of_label / (1 - of_label))
+        np.testing.assert_allclose(table["slope"][line], logistic_lines(is_label, odds)[2], 1e-5)
+
+
+def test_each_group_is_measured_with_its_own_intercept():
+    """A group that took no part gets the mean one."""
+    model, X, y, groups = regressor(fit_intercept="per_group")
+    names = np.where(groups == 2, 9, groups)
+    table = model.performance(X, y, names).columns
+    predicted = model.predict(X, groups=names)
+    expected = [r2_score(y[names == name], predicted[names == name]) for name in (0, 1, 9)]
+    np.testing.assert_allclose(table["r2"], expected)
+
+
+def test_pairs_with_ties_count_half():
+    """As in a loop over all pairs."""
+    rng = np.random.default_rng(0)
+    predictor = rng.integers(4, size=60).astype(float)
+    is_event = rng.random(60) < 0.4
+    pairs = count_pairs(predictor, is_event)
+    np.testing.assert_allclose(
+        pairs.n_concordant / pairs.n_pairs, roc_auc_score(is_event, predictor)
+    )
+    variance = delong_variance(predictor, is_event) * pairs.n_pairs**2
+    np.testing.assert_allclose(pairs.variance, variance)
+
+
+def test_separated_classes_have_no_slope():
+    """And an AUC of one; an intercept there is, as statsmodels finds it."""
+    X = np.arange(40.0)[:, None]
+    y = np.arange(40) >= 20
+    model = fgmp.FedGradMPClassifier(1).fit(X, y)
+    table = model.performance(X, y).columns
+    assert table["auc"].tolist() == [1]
+    assert np.isnan(table["slope"]).all() and np.isnan(table["slope_se"]).all()
+    assert np.isfinite(table["intercept"]).all()
+
+
+def test_model_without_features_has_no_slope():
+    """All predictions are alike, and half of the pairs are in order."""
+    X, y = HEART.X[:, COMPLETE], HEART.y
+    model = fgmp.FedGradMPClassifier(0).fit(X, y, groups=HEART.hospital)
+    table = model.performance(X, y, HEART.hospital).columns
+    assert np.all(table["auc"] == 0.5)
+    assert np.isnan(table["slope"]).all()
+    assert np.isfinite(table["intercept"]).all()
+
+
+def test_nothing_is_sent_of_a_group_with_few_rows_of_a_class():
+    """Its update is zeros: an AUC with one event would be the rank of this row."""
+    model, X = classifier()
+    is_event = HEART.y == 1
+    at_coast = np.flatnonzero(is_event)[:4]
+    groups = np.where(is_event, "north", "valley").astype(object)
+    groups[np.flatnonzero(~is_event)[:50]] = "coast"
+    groups[np.flatnonzero(~is_event)[50:80]] = "north"
+    groups[at_coast] = "coast"
+    updates = {}
+    honest = ClientPerformance.measure
+
+    def measure(self, client, message, rng):
+        updates[client.client_id] = honest(self, client, message, rng)
+        return updates[client.client_id]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ClientPerformance, "measure", measure)
+        table = model.performance(X, HEART.y, groups).columns
+    assert table["group"].tolist() == ["coast", "north", "valley"]
+    assert np.isnan(table["auc"]).tolist() == [True, False, True]
+    assert np.isnan(table["observed"]).tolist() == [True, False, True]
+    assert [bool(updates[index].any()) for index in range(3)] == [False, True, False]
+
+
+def test_under_masks_measures_of_groups_are_refused():
+    """They are of one group, and the message says what can be had."""
+    model, X = classifier(secure=True)
+    with pytest.raises(ValueError, match="secure is True.*expected by='all'"):
+        model.performance(X, HEART.y, HEART.hospital)
+
+
+def test_other_arguments_that_are_wrong_are_named():
+    """Labels that were not in the fit, another word, and a private model."""
+    model, X = classifier()
+    with pytest.raises(ValueError, match=r"y holds 2; expected the labels of the fit, \[0, 1\]"):
+        model.performance(X, HEART.y + 1, HEART.hospital)
+    with pytest.raises(ValueError, match="by is 'rows'"):
+        model.performance(X, HEART.y, HEART.hospital, by="rows")
+    noisy = fgmp.FedGradMPClassifier(
+        2,
+        private=fgmp.GaussianNoise(1.0, 1.0, 0.1),
+        standardize=False,
+        fit_intercept=False,
+        polish=False,
+        rounds=2,
+    ).fit(X, HEART.y, groups=HEART.hospital)
+    with pytest.raises(ValueError, match="private is given"):
+        noisy.performance(X, HEART.y, HEART.hospital)
+
+
+def test_the_report_says_that_measures_of_each_group_leave_it():
+    """And under masks that none does."""
+    model, X = classifier()
+    performance = model.performance(X, HEART.y, HEART.hospital)
+    text = str(performance.report())
+    assert "each group's own measures leave it" in text
+    assert "AUC or R2, losses and calibration, of each client by itself" in text
+    masked, _ = classifier(secure=True)
+    report = masked.performance(X, HEART.y, HEART.hospital, by="all").report()
+    assert "no measure of one group" in str(report)
+    assert len({stage.what for stage in report.stages}) == len(report.stages) == 3
+
+
+def test_table_has_a_line_for_each_group_as_text_frame_and_picture():
+    """With 95 % intervals in the picture."""
+    pd = pytest.importorskip("pandas")
+    plt = pytest.importorskip("matplotlib.pyplot")
+    model, X = classifier()
+    performance = model.performance(X, HEART.y, HEART.hospital)
+    assert "Long Beach" in repr(performance) and "<td" in performance._repr_html_()
+    frame = performance.to_frame()
+    assert isinstance(frame, pd.DataFrame) and frame.loc["Budapest", "rows"] == 294
+    axes = performance.plot()
+    bars = axes[2].containers[0].lines[2][0].get_segments()
+    low, high = bars[0][:, 0]
+    slope, error = performance.columns["slope"][0], performance.columns["slope_se"][0]
+    np.testing.assert_allclose([low, high], [slope - 1.96 * error, slope + 1.96 * error], 1e-4)
+    assert [label.get_text() for label in axes[0].get_yticklabels()][0] == "Budapest"
+    plt.close("all")
