@@ -102,6 +102,7 @@ def _fit_few_features(session: Session, grid: Sequence[int]) -> FittedModel:
     sparsity = grid[0]
     cross_validation = None
     if settings.sparsity == "cv":
+        clients = clients.without_table()  # beside the tables of the folds
         unit = stats.standardization.target_unit
         cross_validation = cross_validate(session, rows, grid, size, unit)
         sparsity = cross_validation.chosen
