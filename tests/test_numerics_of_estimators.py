@@ -1,5 +1,7 @@
 """Numerics of the estimators: many features, large means, units, separated classes, float32."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from cases import linear_predictions
@@ -9,6 +11,7 @@ from sklearn.linear_model import LogisticRegression, OrthogonalMatchingPursuit
 
 import fgmp
 from fgmp.estimators.client_sums import BeyondRange, join_digits, split_digits
+from fgmp.estimators.federated_table import FederatedTable
 
 quiet = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
@@ -425,3 +428,53 @@ def test_leads_of_a_loss_are_positive_if_the_label_is_right():
         fgmp.LogisticLoss().leads(z[:, 0], np.array([1, -1, -1])), [[1.0], [0.0], [-3.0]]
     )
     assert fgmp.SquaredLoss().leads is None
+
+
+# ---- Memory
+
+
+@quiet
+@pytest.mark.parametrize("sparsity", [None, "cv", "all"])
+@pytest.mark.parametrize("kind", ["labels", "numbers", "weights"])
+def test_fit_holds_at_most_two_copies_of_its_table(sparsity, kind):
+    """It needs one in common units, and of the rows as they are those of one group at a time."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((12_000, 60))
+    y = X[:, 0] - X[:, 7] + rng.standard_normal(12_000)
+    Estimator, targets, weights = fgmp.FedGradMPRegressor, y, None
+    if kind == "labels":
+        Estimator, targets = fgmp.FedGradMPClassifier, y > 0
+    if kind == "weights":
+        weights = rng.uniform(0.5, 2, 12_000)
+    arguments = (targets, np.arange(12_000) % 20, weights)
+    Estimator(sparsity).fit(X, *arguments)  # imports and kernels are no part of it
+
+    tracemalloc.start()
+    try:
+        Estimator(sparsity).fit(X, *arguments)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= 2 * X.nbytes
+
+
+@pytest.mark.parametrize("are_neighbours", [True, False])
+def test_rows_in_their_own_units_are_those_of_each_group(are_neighbours):
+    """Weights, rows and objectives are those by hand, whatever the order of the rows is."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 4))
+    y = rng.standard_normal(30)
+    groups = np.sort(rng.integers(3, size=30)) if are_neighbours else rng.integers(3, size=30)
+    weights = np.ones(30)
+    weights[[3, 17]] = 0  # these rows take no part
+    taken = [(groups == group) & (weights > 0) for group in range(3)]
+
+    rows = FederatedTable(X, y, weights, groups, fgmp.SquaredLoss()).transport()
+    x = rng.standard_normal(4)
+    expected = [np.mean((y[mask] - X[mask] @ x) ** 2) / 2 for mask in taken]
+    indices, objectives = rows.objectives(x)
+    np.testing.assert_array_equal(indices, [0, 1, 2])
+    np.testing.assert_allclose(objectives, expected, rtol=1e-12)
+    np.testing.assert_allclose(rows.weights, [mask.sum() / 28 for mask in taken], rtol=1e-12)
+    assert list(rows.info.rows) == [mask.sum() for mask in taken]
+    assert rows.objectives(x, np.array([2]))[1] == pytest.approx(expected[2:], rel=1e-12)

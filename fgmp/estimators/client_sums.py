@@ -425,7 +425,8 @@ class _Columns(NamedTuple):
         of_features, of_targets = np.split(centre, [self.features.shape[1]])
         squares_of_targets = _mean((self.targets - of_targets) ** 2, self.weights)
         if not sparse.issparse(self.features):
-            squares = _mean((self.features - of_features) ** 2, self.weights)
+            deviations = self.features - of_features
+            squares = _mean(np.square(deviations, out=deviations), self.weights)
             return np.append(squares, squares_of_targets)
 
         # At first use, because clients on other machines would wait for the import.

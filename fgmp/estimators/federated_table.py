@@ -8,15 +8,19 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 from scipy import sparse
 
 from .._support.sparse_features import SparseFeatures
 from .._support.tables import concatenate_rows, normalized_weights
-from ..client import ProblemInfo
+from ..aggregation import Update
+from ..client import Client, ProblemInfo
 from ..federation import Federation
 from ..losses import Loss
+from ..rounds import Call, Message, Method
 from ..sparse_model import Array, IndexArray
+from ..transport import Transport
 from .folds import Fold, assign_folds
 from .standardization import Standardization
 from .weighted_loss import WeightedLoss
@@ -51,10 +55,7 @@ class ClientRows:
 
     def training_rows(self, fold: Fold | None) -> IndexArray:
         """Return the indices of the rows that train while a fold is held out; all for None."""
-        if fold is None:
-            return np.arange(len(self.targets))
-        folds = assign_folds(self.targets, self.index, fold.n_folds, fold.seed, fold.min_rows)
-        return np.flatnonzero(folds != fold.number)
+        return training_rows(self.targets, self.index, fold)
 
     def take(self, indices: IndexArray) -> ClientRows:
         """Return some of the rows, given by increasing indices; without a copy if these are all."""
@@ -68,6 +69,52 @@ class ClientRows:
         )
 
 
+def training_rows(targets: Array, index: int, fold: Fold | None) -> IndexArray:
+    """Return the indices of the rows of a client that train, by its targets and its index."""
+    if fold is None:
+        return np.arange(len(targets))
+    folds = assign_folds(targets, index, fold.n_folds, fold.seed, fold.min_rows)
+    return np.flatnonzero(folds != fold.number)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TablePart:
+    """Which rows of a table are those of a client.
+
+    Attributes
+    ----------
+    rows : ndarray of int
+        The rows of the table, increasing.
+    targets, weights, index, is_weighted
+        As in `ClientRows`.
+    """
+
+    rows: IndexArray
+    targets: Array
+    weights: Array
+    index: int
+    is_weighted: bool
+
+    def outside(self, fold: Fold | None) -> TablePart:
+        """Return the part of the rows that train while a fold is held out."""
+        if fold is None:
+            return self
+        indices = training_rows(self.targets, self.index, fold)
+        return replace(
+            self,
+            rows=self.rows[indices],
+            targets=self.targets[indices],
+            weights=self.weights[indices],
+        )
+
+    def of(self, table: Any) -> ClientRows:
+        """Return the rows themselves: a view of a table in which they are neighbours, or a copy."""
+        first, last = int(self.rows[0]), int(self.rows[-1])
+        are_neighbours = last - first + 1 == len(self.rows)
+        features = table[first : last + 1] if are_neighbours else table[self.rows]
+        return ClientRows(features, self.targets, self.weights, self.index, self.is_weighted)
+
+
 class ClientView(NamedTuple):
     """The rows of a client as a federation holds them."""
 
@@ -77,13 +124,19 @@ class ClientView(NamedTuple):
 
 
 def client_view(
-    rows: ClientRows, standardization: Standardization | None, loss: Loss
+    rows: ClientRows,
+    standardization: Standardization | None,
+    loss: Loss,
+    out: Array | None = None,
 ) -> ClientView:
     """Return rows in the units of a standardization, or as they are, in float64, without one.
 
     A client on another machine calls this on its own rows, and gets the same bits. Weights have
     mean one. Those of the squared loss scale the rows, once these are in common units. Otherwise
     they are a second column of the targets, for a `WeightedLoss`.
+
+    Dense features in common units are written to `out`, if it is given: views of all clients beside
+    the table that they are moved to would hold the data twice.
     """
     weights = rows.weights / rows.weights.mean()
     targets = rows.targets
@@ -99,7 +152,7 @@ def client_view(
     if standardization.centred_per_client:
         centre = weights @ rows.features / len(targets)
         target_centre = weights @ targets / len(targets)
-    features = standardization.of_features(rows.features, centre)
+    features = standardization.of_features(rows.features, centre, out)
     if not loss.has_integer_targets:
         targets = (targets - target_centre) / standardization.target_unit
         targets = targets.astype(precision)
@@ -109,7 +162,7 @@ def client_view(
         if sparse.issparse(rows.features):
             features = features.times_rows(roots)
         else:
-            features = features * roots[:, None]
+            features *= roots[:, None]
         return ClientView(features, targets * roots, loss)
     return _with_weights(ClientView(features, targets, loss), weights, rows.is_weighted)
 
@@ -130,7 +183,8 @@ class FederatedTable:
     Parameters
     ----------
     features : ndarray or sparse matrix, shape (n_rows, n_features)
-        The table, of which one copy is made, sorted by client.
+        The table, of which no copy is made: the rows of a client are taken out of it when they are
+        needed.
     targets : ndarray, shape (n_rows,)
         As the loss takes them.
     weights : ndarray, shape (n_rows,)
@@ -162,21 +216,21 @@ class FederatedTable:
         order = order[np.argsort(groups[order], kind="stable")]
         ends = np.flatnonzero(np.diff(groups[order])) + 1
         is_weighted = bool(np.ptp(weights[order]))
-        self._features = features[order]
-        self._clients = [
-            ClientRows(
-                self._features[part], targets[order][part], weights[order][part], index, is_weighted
-            )
+        self._features = features
+        targets = targets[order]
+        weights = weights[order]
+        self._parts = [
+            TablePart(order[part], targets[part], weights[part], index, is_weighted)
             for index, part in enumerate(_slices(np.r_[0, ends, len(order)]))
         ]
 
-        totals = np.array([rows.weights.sum() for rows in self._clients])
+        totals = np.array([part.weights.sum() for part in self._parts])
         self.total_weight = float(totals.sum())
         self.info = ProblemInfo(
             features.shape[1],
             loss,
-            [len(rows.targets) for rows in self._clients],
-            range(len(self._clients)),
+            [len(part.targets) for part in self._parts],
+            range(len(self._parts)),
             totals / self.total_weight,
             features.dtype,
         )
@@ -188,10 +242,12 @@ class FederatedTable:
 
     def transport(
         self, standardization: Standardization | None = None, fold: Fold | None = None
-    ) -> Federation:
-        """Return the federation of the clients' rows.
+    ) -> Transport:
+        """Return the transport to the clients' rows.
 
-        A client without a row that trains is left out.
+        A client without a row that trains is left out. Rows in common units are a federation, for
+        runs that go through them many times. Rows in the units of the data are only summed up, so
+        they are taken out of the table client by client, at each sum.
 
         Parameters
         ----------
@@ -200,40 +256,83 @@ class FederatedTable:
         fold : Fold, optional
             The rows to leave out; by default none.
         """
-        parts = [(rows, rows.training_rows(fold)) for rows in self._clients]
-        parts = [(rows, indices) for rows, indices in parts if len(indices)]
+        parts = [part.outside(fold) for part in self._parts]
+        parts = [part for part in parts if len(part.rows)]
         if not parts:
             raise ValueError(f"no row is left to train without {fold}; expected more rows")
-
-        training = (rows.take(indices) for rows, indices in parts)
-        views = (client_view(rows, standardization, self.info.loss) for rows in training)
-        offsets = np.append(0, np.cumsum([len(indices) for _, indices in parts]))
-        is_table = standardization is None and fold is None and self._is_dense_float64
-        if self.is_sparse:
-            stacked = list(views)
-            features = concatenate_rows([view.features for view in stacked])
-        elif is_table:
-            stacked = list(views)
-            features = self._features  # of which the views are slices: nothing is copied
-        else:
-            features = self._allocate(offsets[-1], standardization)
-            blocks = [features[part] for part in _slices(offsets)]
-            stacked = [_moved(view, block) for view, block in zip(views, blocks, strict=True)]
-
-        weights = [rows.weights[indices].sum() for rows, indices in parts]
-        return _federation(features, stacked, offsets, weights, [rows.index for rows, _ in parts])
-
-    @property
-    def _is_dense_float64(self) -> bool:
-        """Whether the table is what a federation in original units holds."""
-        return not self.is_sparse and self._features.dtype == np.float64
-
-    def _allocate(self, n_rows: int, standardization: Standardization | None) -> Array:
-        """Return an empty table for rows in some units."""
-        n_features = self.info.n_features
         if standardization is None:
-            return np.empty((n_rows, n_features), np.float64)
-        return np.empty((n_rows, standardization.n_intercepts + n_features), self.info.dtype)
+            return RowsOfTable(self._features, parts, self.info)
+
+        loss = self.info.loss
+        offsets = np.append(0, np.cumsum([len(part.rows) for part in parts]))
+        if self.is_sparse:
+            views = [client_view(part.of(self._features), standardization, loss) for part in parts]
+            features = concatenate_rows([view.features for view in views])
+        else:
+            n_columns = standardization.n_intercepts + self.info.n_features
+            features = np.empty((offsets[-1], n_columns), self.info.dtype)
+            blocks = [features[block] for block in _slices(offsets)]
+            views = [
+                client_view(part.of(self._features), standardization, loss, block)
+                for part, block in zip(parts, blocks, strict=True)
+            ]
+        return _federation(features, views, offsets, parts)
+
+
+class RowsOfTable:
+    """The transport to the rows of a table in the units of the data, for sums without a model.
+
+    Parameters
+    ----------
+    features : ndarray or sparse matrix, shape (n_rows, n_features)
+        The table.
+    parts : sequence of TablePart
+        The clients.
+    info : ProblemInfo
+        The clients of the whole table.
+    """
+
+    truth = None
+
+    def __init__(self, features: Any, parts: Sequence[TablePart], info: ProblemInfo) -> None:
+        self._features = features
+        self._parts = parts
+        self.weights = _weights_of(parts)
+        self._loss = info.loss
+        self.info = ProblemInfo(
+            info.n_features,
+            WeightedLoss(info.loss) if parts[0].is_weighted else info.loss,
+            [len(part.rows) for part in parts],
+            [part.index for part in parts],
+            self.weights,
+            np.dtype(np.float64),
+        )
+
+    def prepare(self, method: Method) -> RowsOfTable:
+        """Return the transport itself: sums have no dictionary."""
+        return self
+
+    def run_clients(self, call: Call, message: Message, cohort: IndexArray) -> list[Any]:
+        """Return the updates of a cohort, in its order; one client at a time is in memory."""
+        return [call.update_of(self._client(index), message) for index in cohort]
+
+    def objectives(self, x: Update, indices: IndexArray | None = None) -> tuple[IndexArray, Array]:
+        """Return the indices of the clients, and their objectives."""
+        asked = np.arange(len(self._parts)) if indices is None else indices
+        return asked, np.array([self._client(index).objective(x) for index in asked])
+
+    def identity(self) -> dict[str, Any]:
+        """Return hashes of the data."""
+        rows = [(part.rows, part.targets, part.weights) for part in self._parts]
+        return {"data": joblib.hash((self._features, rows))}
+
+    def _client(self, index: int) -> Client:
+        """Return a client with its rows, in float64."""
+        part = self._parts[index]
+        features, targets, loss = client_view(part.of(self._features), None, self._loss)
+        if targets.dtype.kind == "f":
+            targets = targets.astype(np.float64, copy=False)
+        return Client(features, targets, loss, part.index)
 
 
 def _slices(offsets: Array) -> list[slice]:
@@ -241,22 +340,16 @@ def _slices(offsets: Array) -> list[slice]:
     return [slice(begin, end) for begin, end in pairwise(offsets.tolist())]
 
 
-def _moved(view: ClientView, block: Array) -> ClientView:
-    """Return a view whose features are in a block of a table.
-
-    The features of one client after another are moved, because views of all clients beside the
-    table would hold the data twice.
-    """
-    block[:] = view.features
-    return view._replace(features=block)
+def _weights_of(parts: Sequence[TablePart]) -> Array:
+    """Return the weights of clients, which sum to one."""
+    return normalized_weights([part.weights.sum() for part in parts], len(parts))
 
 
 def _federation(
     features: Any,
     views: Sequence[ClientView],
     offsets: IndexArray,
-    weights: Sequence[float],
-    client_ids: Sequence[int],
+    parts: Sequence[TablePart],
 ) -> Federation:
     """Return the federation of some views, whose features are stacked already.
 
@@ -273,5 +366,5 @@ def _federation(
     targets = np.concatenate([view.targets for view in views])
     if targets.dtype.kind == "f":
         targets = targets.astype(first.dtype, copy=False)
-    p = normalized_weights(weights, len(weights))
-    return Federation(features, targets, offsets, loss, p, client_ids=np.array(client_ids))
+    client_ids = np.array([part.index for part in parts])
+    return Federation(features, targets, offsets, loss, _weights_of(parts), client_ids=client_ids)

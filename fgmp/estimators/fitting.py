@@ -97,6 +97,8 @@ def _fit_few_features(session: Session, grid: Sequence[int]) -> FittedModel:
     clients = StandardizedClients(session.clients, stats.standardization)
     size = initial_size(settings, grid)
     selected = select_features(session, clients, size, settings.rounds)
+    if settings.is_cross_validated:
+        clients = clients.without_table()  # beside the tables of the folds
     choice = _choose(session, rows, stats, grid, size)
     path = eliminate_backwards(session, clients, selected.model, settings.selection_ridge(choice.C))
     model = path.model(choice.sparsity, settings.path_ridge(choice.C))

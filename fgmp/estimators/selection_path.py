@@ -74,6 +74,10 @@ class StandardizedClients:
         info = self.clients.info
         return self.standardization.null_model(info.loss, info.dtype)
 
+    def without_table(self) -> "StandardizedClients":
+        """Return the same clients, whose federation is built again at its next use."""
+        return StandardizedClients(self.clients, self.standardization, self.fold)
+
     def with_intercept_scale(self, intercept_scale: float) -> "StandardizedClients":
         """Return the clients with another number in the column of the intercept."""
         if intercept_scale == self.standardization.intercept_scale:

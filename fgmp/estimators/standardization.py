@@ -78,14 +78,18 @@ class Standardization:
         """Return the standardization with another number in the constant column."""
         return replace(self, intercept_scale=intercept_scale)
 
-    def of_features(self, X: Any, centre: Array) -> Any:
-        """Return features in these units, of the precision of X, sparse if X is sparse."""
+    def of_features(self, X: Any, centre: Array, out: Array | None = None) -> Any:
+        """Return features in these units, of the precision of X, sparse if X is sparse.
+
+        Dense ones are written to `out`, if it is given.
+        """
         precision = X.dtype
         n_intercepts = self.n_intercepts
         if not sparse.issparse(X):
-            features = np.full(
-                (len(X), n_intercepts + len(self.factors)), self.intercept_scale, precision
-            )
+            features = out
+            if features is None:
+                features = np.empty((len(X), n_intercepts + len(self.factors)), precision)
+            features[:, :n_intercepts] = self.intercept_scale
             np.subtract(X, centre.astype(precision), out=features[:, n_intercepts:])
             features[:, n_intercepts:] *= self.factors.astype(precision)
             return features
