@@ -582,7 +582,7 @@ print("with noise, last error / least squares on all rows:", last)
 
 # %% [markdown]
 # Where the clients choose the support together, two rows are enough on every seed. (With so few features each client
-# sends its gradient whole, and the server needs the sum alone; [16_only_sums](16_only_sums.ipynb) has sketches that are
+# sends its gradient whole, and the server needs the sum alone; [14_add_up_before_deciding](14_add_up_before_deciding.ipynb) has sketches that are
 # shorter.)
 #
 # On the left FedAvg hardly moves. The large means allow only tiny steps, and ten rounds are few for it. FedGradMP comes

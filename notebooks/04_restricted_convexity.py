@@ -244,7 +244,7 @@ claim("theory-mean-conditions", "clients of one federation, ordered by squared m
 # | its residual as printed | `theorem-1-nu`, `theorem-1-holds` | [20](20_errata_checked.ipynb) |
 # | its conditions, on the paper's clients | `paper-clients` | 04 |
 # | remark on the key factors, on $K$ | `kappa-falls`, `-turns`, `-measured` | [05](05_convergence_theorem.ipynb) |
-# | the same on the paper's data | claims of Figure 10 | [12](12_local_iterations.ipynb) |
+# | the same on the paper's data | claims of Figure 10 | [12](12_two_dials.ipynb) |
 # | interpretation | `zero-residual` | [06](06_minibatches_solvers_cohorts.ipynb) |
 # | the statistical rate | `statistical-rate`, `-floor`, `-beta` | [07](07_statistical_rate.ipynb) |
 # | remark on previous works | `zero-residual` | [06](06_minibatches_solvers_cohorts.ipynb) |
@@ -252,10 +252,10 @@ claim("theory-mean-conditions", "clients of one federation, ordered by squared m
 # | its sparsity | `corollary-rho`, `corollary-minimiser` | [20](20_errata_checked.ipynb) |
 # | theorem on inexact solvers | `inexact` | [06](06_minibatches_solvers_cohorts.ipynb) |
 # | its addend as printed | `inexact-printed` | [20](20_errata_checked.ipynb) |
-# | costs of the solvers | claims of Section IV-A | [12](12_local_iterations.ipynb) |
+# | costs of the solvers | claims of Section IV-A | [12](12_two_dials.ipynb) |
 # | client sampling, remark | `cohort-kappa`, `-bound`, `-mean` | [06](06_minibatches_solvers_cohorts.ipynb) |
 # | its factor as printed | `cohort-power` | [20](20_errata_checked.ipynb) |
-# | the same on the paper's data | claims of Figure 11 | [13](13_cohort_size.ipynb) |
+# | the same on the paper's data | claims of Figure 11 | [12](12_two_dials.ipynb) |
 # | Section IV-C, with a ball | `ball`, `ball-leaves` | [06](06_minibatches_solvers_cohorts.ipynb) |
 # | Section IV-D: dictionaries, logistic losses | all that begin with `rip-` | [08](08_gaussian_dictionary_rip.ipynb) |
 # | no bounded variance | `unbounded-variance`, `variance-repaired` | [06](06_minibatches_solvers_cohorts.ipynb) |

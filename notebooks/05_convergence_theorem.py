@@ -387,7 +387,7 @@ claim("theory-kappa-measured", "with K = 20 and one mu(i) > 1, where kappa > 1 p
 
 # %% [markdown]
 # So the rise is a property of the bound, at least for data like these. What $K$ does to the runs of the paper is
-# measured in [12_local_iterations](12_local_iterations.ipynb).
+# measured in [12_two_dials](12_two_dials.ipynb).
 #
 # ## What differs from the paper, and why
 #

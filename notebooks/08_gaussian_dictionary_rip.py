@@ -497,7 +497,7 @@ claim("rip-width", "w(T) <= C r sqrt(tau log(n/tau)) with one C for all tau up t
 #    <details><summary>What comes out</summary>
 #
 #    Yes: all seeds end below 1e-14 in the dictionary, and above 0.1 without. [00_start_here](00_start_here.ipynb) and
-#    [15_phase_transition](15_phase_transition.ipynb) have a cliff at $3\tau$ rows, but there are 200 unknowns. Here
+#    [14_add_up_before_deciding](14_add_up_before_deciding.ipynb) have a cliff at $3\tau$ rows, but there are 200 unknowns. Here
 #    there are only 40 atoms, and a client merges up to $3\tau = 30$ of them, so that a client alone comes far, too.
 #
 #    ```text

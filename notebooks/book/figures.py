@@ -5,11 +5,15 @@ every curve also has a marker of its own. A method keeps its colour and marker i
 strongest.
 """
 
+from base64 import b64decode
 from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
 import numpy as np
+from IPython import get_ipython
+from IPython.core.pylabtools import print_figure
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 
 __all__ = [
     "BLUE",
@@ -20,7 +24,9 @@ __all__ = [
     "VERMILLION",
     "WINE",
     "BoundBesideError",
+    "Sight",
     "curve",
+    "alt",
     "dots",
 ]
 __all__ += [
@@ -31,6 +37,7 @@ __all__ += [
     "ink",
     "name_lines",
     "panels",
+    "see_through",
     "use_style",
 ]
 
@@ -55,6 +62,7 @@ METHODS = {
     "FastFedDualAvg": {"color": BROWN, "marker": "X"},
 }
 
+# A page is 7.5 inches wide: a figure of at most this width keeps the sizes of its letters.
 STYLE = {
     "figure.dpi": 90,
     "figure.constrained_layout.use": True,
@@ -71,8 +79,50 @@ STYLE |= {"grid.color": "0.9", "grid.linewidth": 0.6, "lines.linewidth": 1.6, "l
 STYLE |= {"legend.frameon": False, "legend.fontsize": 9, "image.cmap": "gray"}
 
 
+# Figures are stored with this many dots per inch, and shown in the size of STYLE's figure.dpi.
+STORED_DPI = 144
+
+
 def use_style() -> None:
+    """Give all figures one style, and those of a notebook enough dots and a description."""
     plt.rcParams.update(STYLE)
+    shell = get_ipython()
+    if shell is not None:
+        import matplotlib_inline.backend_inline  # noqa: F401  (sets its own form of figures first)
+
+        shell.display_formatter.formatters["image/png"].for_type(Figure, stored_figure)
+
+
+def stored_figure(figure: Figure) -> tuple[str, dict]:
+    """A figure as an encoded PNG, with the size in which it is shown and its description."""
+    encoded, size = print_figure(figure, fmt="png", dpi=STORED_DPI, base64=True), {}
+    for name, start in (("width", 16), ("height", 20)):
+        pixels = int.from_bytes(b64decode(encoded)[start : start + 4], "big")  # PNG's first part
+        size[name] = round(pixels * STYLE["figure.dpi"] / STORED_DPI)
+    return encoded, size | {"alt": figure.get_label() or describe(figure)}
+
+
+def describe(figure: Figure) -> str:
+    """What a figure shows, in words: of each panel its title, what is on its axes, and its curves."""
+    panels_in_words = [described for ax in figure.axes if (described := _describe_panel(ax))]
+    return " | ".join(panels_in_words) or "A picture without words"
+
+
+def _describe_panel(ax) -> str:
+    title, across, up = ax.get_title(), ax.get_xlabel(), ax.get_ylabel()
+    axes = f"{up} against {across}" if up and across else up or across
+    named = dict.fromkeys(name for name in ax.get_legend_handles_labels()[1])
+    parts = [title, axes, ", ".join(named)]
+    return "; ".join(" ".join(part.split()) for part in parts if part.strip())
+
+
+def alt(figure, words: str) -> None:
+    """Say in words what a figure shows, for a reader who cannot see it, in place of `describe`.
+
+    The words are stored with the picture in the notebook, and are its alternative text on the site.
+    Axes may stand for their figure.
+    """
+    figure.figure.set_label(" ".join(words.split()))
 
 
 def panels(columns=1, rows=1, *, width=4.6, height=3.6, **options):
@@ -212,6 +262,92 @@ def images(pictures, titles, *, columns=None, width=3.4, rows=(), **options):
     for ax, name in zip(axes[:, 0], rows, strict=False):
         ax.text(-0.15, 0.5, name, transform=ax.transAxes, ha="right", va="center")
     return figure
+
+
+@dataclass(frozen=True, eq=False)
+class Sight:
+    """What is missing, and what a gradient shows of it through A'A/m.
+
+    Parameters
+    ----------
+    title : str
+        Who looks, or what was done about it.
+    gram : numpy.ndarray of shape (n_features, n_features)
+        A'A/m of a client with m rows, or the mean of several.
+    missing : numpy.ndarray of shape (n_features,)
+        The signal minus the model.
+    seen : numpy.ndarray of shape (n_features,), optional
+        The negative gradient. By default gram @ missing, which it is if all clients miss the same.
+    """
+
+    title: str
+    gram: np.ndarray
+    missing: np.ndarray
+    seen: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, title, features, missing) -> "Sight":
+        """Return the sight of one client with these rows, or of the mean of several clients."""
+        several = features if isinstance(features, list) else [features]
+        return cls(title, np.mean([A.T @ A / len(A) for A in several], axis=0), missing)
+
+
+def see_through(sights, *, columns=2, taken=0, words="feature"):
+    """Draw sights in a grid: left A'A/m as a picture, right what is missing, and the gradient.
+
+    Parameters
+    ----------
+    sights : list of Sight
+        In the order in which one reads.
+    columns : int, default=2
+        Sights in a row.
+    taken : int, default=0
+        How many of the largest entries of the gradient get a dot: those a client would take.
+    words : str, default="feature"
+        What an entry is called.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Entries and gradients are scaled to a largest magnitude of 1, and A'A/m to a mean diagonal
+        of 1; in the picture of it red is positive, blue is negative, white is zero.
+    """
+    rows = -(-len(sights) // columns)
+    figure, axes = plt.subplots(
+        rows,
+        2 * columns,
+        figsize=(3.75 * columns, 1.75 * rows + 0.35),
+        gridspec_kw={"width_ratios": [1, 1.35] * columns},
+        squeeze=False,
+    )
+    for ax in axes.flat[2 * len(sights) :]:
+        ax.set_visible(False)
+    pairs = axes.reshape(rows * columns, 2)
+    for (picture, bars), sight in zip(pairs, sights, strict=False):
+        _draw_sight(picture, bars, sight, taken)
+    for bars in axes[-1, 1::2]:
+        bars.set_xlabel(words)
+    figure.legend(*pairs[0, 1].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def _draw_sight(picture, bars, sight, taken) -> None:
+    seen = sight.gram @ sight.missing if sight.seen is None else sight.seen
+    seen, missing = (values / np.abs(values).max() for values in (seen, sight.missing))
+    picture.imshow(sight.gram / np.diag(sight.gram).mean(), cmap="RdBu_r", vmin=-1, vmax=1)
+    picture.set(xticks=[], yticks=[])
+    picture.set_title(sight.title, loc="left", fontsize=STYLE["font.size"])
+    picture.set_xlabel(r"$A^\top\! A/m$", fontsize=STYLE["legend.fontsize"])
+    places = np.arange(len(missing))
+    there = np.flatnonzero(missing)
+    bars.vlines(there, 0, missing[there], color="0.7", linewidth=6, label="what is missing")
+    bars.vlines(places, 0, seen, color=VERMILLION, linewidth=1.4, label="minus the gradient")
+    if taken:
+        first = np.argsort(-np.abs(seen), kind="stable")[:taken]
+        bars.plot(first, seen[first], "k.", label=f"its {taken} largest entries")
+    bars.axhline(0, color="0.6", linewidth=0.6)
+    bars.set(ylim=(-1.25, 1.25), yticks=[-1, 0, 1])
+    bars.tick_params(labelsize=STYLE["legend.fontsize"])
 
 
 def draw_sphere(ax, rows, title) -> None:

@@ -43,11 +43,14 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
 
 
 def merged(outputs: list) -> list:
-    """Outputs with neighbouring pieces of one stream joined, and without metadata."""
+    """Outputs with neighbouring pieces of one stream joined; of the metadata, those of pictures remain."""
     result = []
     for output in outputs:
         if "metadata" in output:
-            output.metadata = NotebookNode()
+            of_pictures = output.metadata.get("image/png")
+            output.metadata = NotebookNode({"image/png": of_pictures} if of_pictures else {})
+        if "data" in output:
+            output.data.pop("application/vnd.jupyter.widget-view+json", None)  # its kernel is gone
         if result and output.output_type == "stream" and result[-1].get("name") == output.name:
             result[-1].text += output.text
         else:
@@ -69,10 +72,7 @@ def commit(executed: Path) -> None:
 
 def pictures(stem: str) -> dict[str, Path]:
     """The tags of the cells whose pictures stand elsewhere too, and where."""
-    found = {"headline": NOTEBOOKS / "pictures" / f"{stem}.png"}
-    return found | (
-        {"readme": NOTEBOOKS.parent / "docs" / "recovery.png"} if stem == "00_start_here" else {}
-    )
+    return {"headline": NOTEBOOKS / "pictures" / f"{stem}.png"}
 
 
 def picture(notebook: NotebookNode, tag: str) -> bytes:
