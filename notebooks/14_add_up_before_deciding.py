@@ -374,7 +374,7 @@ alt(fig, "Share of exact runs against the round, one panel for each alpha. New s
 exact = np.isfinite(taken[..., 0])
 claim("sums-five-samples",
     f"SharedSupportGradMP recovers exactly with {few_rows} samples at each of {few_clients} clients, alpha in "
-    f"{heterogeneity}, p = {variance_decay:g}, from sums only",
+    f"{heterogeneity}, variances 1/i^{variance_decay:g}, from sums only",
     ", ".join(f"{row.sum()} of {row.size} seeds" for row in exact), exact, source="ours, SharedSupportGradMP",
     expected="every seed")
 
