@@ -463,7 +463,7 @@ print("exact solutions, last error by rows:", {m: middle[m] for m in samples if 
 #
 # So the cliff belongs to the **exact solution**, not to the algorithm. A few gradient steps cannot fit $3\tau$ features
 # to anything, and the mean of the clients finds the signal with fewer rows, only in more rounds. And where the clients
-# choose the support together, two rows are enough ([16](16_only_sums.ipynb)).
+# choose the support together, two rows are enough ([14](14_add_up_before_deciding.ipynb)).
 #
 # ## Turn it yourself
 #

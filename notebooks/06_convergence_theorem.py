@@ -454,7 +454,7 @@ claim("theory-kappa-measured", "with K = 20 and one mu(i) > 1, where kappa > 1 p
 
 # %% [markdown]
 # So the rise is a property of the bound, at least for data like these. What $K$ does to the runs of the paper is
-# measured in [12_local_iterations](12_local_iterations.ipynb).
+# measured in [12_two_dials](12_two_dials.ipynb).
 #
 # **What to do with this.** Do not choose $K$, or leave out a client, because of the bound: no table of one's own
 # meets its conditions ([05](05_restricted_convexity.ipynb)), and runs are far better. What the proof does tell is

@@ -344,7 +344,7 @@ alt(fig, """Left, the promised rate of a round against the cohort size: the maxi
 # *Left, the promised rate; right, what the runs end with: about $1/L$ of the error of a single client, because the
 # noise of $L$ clients cancels in their mean.* The variance term of the theorem has the same slack: it is $\frac1L
 # \sum_{i=1}^N$, and its mean over cohorts $\frac1N\sum_{i=1}^N$, smaller by $L/N$. How cohorts change runs on the
-# paper's data is measured in [13_cohort_size](13_cohort_size.ipynb).
+# paper's data is measured in [12_two_dials](12_two_dials.ipynb).
 
 # %% tags=["hide-input"]
 claim("theory-cohort-kappa", "the theorem on client sampling: its kappa falls as the cohort grows",

@@ -610,5 +610,5 @@ if tried := [diverged(history) for trial in high for history in trial.histories]
 #   14, 899-925, 2013 (the power iteration of this notebook).
 # - H. Yuan, M. Zaheer, S. Reddi, *Federated composite optimization*, ICML 2021 (FedMid and FedDualAvg).
 #
-# Next: [12_local_iterations](12_local_iterations.ipynb), because with no rate to choose, the number of local iterations
+# Next: [12_two_dials](12_two_dials.ipynb), because with no rate to choose, the number of local iterations
 # is the first dial that FedGradMP does have.

@@ -191,7 +191,7 @@ claim("flower-bytes",
 # %% [markdown]
 # Down goes the model, in the first round an empty one, and beside it who asks what; the method itself goes once to each
 # client. SharedSupportGradMP sends almost as much as FedAvg here: a sketch, and the normal equations on thirty atoms at
-# most. What that buys is recovery where clients have few rows ([16_only_sums](16_only_sums.ipynb)).
+# most. What that buys is recovery where clients have few rows ([14_add_up_before_deciding](14_add_up_before_deciding.ipynb)).
 #
 # The learning rate of FedIterHT and FedAvg is not tuned: in four rounds neither comes near the model. They are here for
 # their bytes and their bits, and [03_comparison_linear](03_comparison_linear.ipynb) compares them as they deserve.

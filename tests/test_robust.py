@@ -1,4 +1,4 @@
-"""Median and trimmed mean, against NumPy on repeated rows; notebook 14 is about their limits."""
+"""Median and trimmed mean, against NumPy on repeated rows; notebook 13 is about their limits."""
 
 import numpy as np
 import pytest

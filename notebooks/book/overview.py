@@ -106,7 +106,7 @@ ROWS = (
         reason="It is so on most seeds. At a rate of 0.05, five times beyond the printed grid, "
         "FedIterHT ends lower on every seed: the mean of the clients' solutions is worse than"
         " the solution of all rows, and `polish` closes it where the support is right "
-        "([15](notebooks/15_phase_transition.ipynb)).",
+        "([14](notebooks/14_add_up_before_deciding.ipynb)).",
     ),
     Row(
         "Figures",
@@ -329,7 +329,7 @@ ROWS = (
         "",
         "clients with five rows each: a shared support, from sums only",
         "50 clients, 10 of 1000 entries nonzero",
-        "sums-five-samples/mnist-writers",
+        "sums-five-samples",
         "at alpha = 1, exact on {}",
         r"^[^,]+, (\d+ of \d+ seeds)",
     ),

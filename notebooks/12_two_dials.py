@@ -1,0 +1,530 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Two dials: how much work at a client, and how many clients in a round?
+#
+# **Question.** A client of FedGradMP runs $K$ local iterations before it answers, and the server draws $L$ of the $N$
+# clients for a round. What do larger $K$ and larger $L$ buy: fewer rounds, or a smaller error in the end?
+#
+# ![Last error against local iterations and against cohort size: it falls with both](pictures/12_two_dials.png)
+#
+# Both dials lower the last error of a noisy run, and for one reason: the server's model is an average, and an average
+# removes what differs between the clients' errors. A larger cohort averages more of them. More local iterations make
+# the errors less alike. Rounds are saved as well, but few. The paper says that the last error grows slightly with the
+# cohort; over thirty seeds it falls.
+#
+# **What you will see**
+# - the error curves of Figures 10 and 11 of the paper, over many seeds;
+# - rounds and last error against each dial, with confidence intervals and an answer: yes, no, or undecided;
+# - the errors of single clients in one round, and how much alike they are.
+#
+# **Where it is in the paper.** Theorem 1 and the remark on its key factors (Section III), client sampling (Section
+# IV-B), Sections V-D and V-E, Figures 10 and 11. If the algorithm is new to you, read
+# [00_start_here](00_start_here.ipynb) first.
+
+# %% tags=["parameters"]
+n_clients = 50  # N, clients of the federation; all take part where K is varied
+n_samples = 100  # rows of each client
+n_features = [50, 1000]  # n, dimension of the signal; the last one where K is varied
+sparsity = 10  # tau, nonzero entries of the signal
+variance_decay = 1.1  # the entries of client i have variance 1/i^1.1
+alpha = 2.5  # heterogeneity, the variance of the clients' means
+batch_size = 30  # rows of a minibatch
+local_iterations = [3, 6, 9, 12, 15]  # K; the first one where L is varied
+cohort_size = [10, 15, 20, 25, 30]  # L, clients drawn in each round
+noise_variance = 4.0e-6  # variance of the noise in the noisy runs
+rounds = 8  # T, rounds of communication
+residual_rounds = 4  # the last error is the root-mean-square over so many rounds at the end
+reached = 1.0e-10  # relative error that a noiseless run has to reach
+n_seeds = 30  # seeds: repetitions with new data, new cohorts and new minibatches
+
+# %% tags=["hide-input"]
+from book import check_types
+
+check_types(globals(), {
+    int: "n_clients n_samples sparsity batch_size rounds residual_rounds n_seeds",
+    float: "variance_decay alpha noise_variance reached",
+    list[int]: "n_features local_iterations cohort_size",
+})
+Ks, Ls, ns = local_iterations, cohort_size, n_features
+assert n_clients >= 2 and n_seeds >= 5, f"{n_clients=}, {n_seeds=}: expected at least 2 and 5"
+assert len(Ks) >= 2 and Ks == sorted(set(Ks)), f"{local_iterations=}: expected two or more, increasing"
+assert Ks[0] >= 1, f"{local_iterations=}: expected each at least 1"
+assert len(Ls) >= 2 and Ls == sorted(set(Ls)), f"{cohort_size=}: expected two or more, increasing"
+assert min(Ls) >= 1 and max(Ls) <= n_clients, f"{cohort_size=}: expected each 1 to {n_clients=}"
+assert ns == sorted(set(ns)), f"{n_features=}: expected increasing"
+assert 1 <= sparsity <= min(ns), f"{sparsity=}: expected 1 to the least of {n_features=}"
+assert 1 <= batch_size <= n_samples, f"{batch_size=}: expected 1 to {n_samples=}"
+
+# %% tags=["hide-input"]
+assert min(alpha, noise_variance) >= 0, f"{alpha=}, {noise_variance=}: expected at least 0"
+assert 1 <= residual_rounds < rounds, f"{residual_rounds=}: expected at least 1, below {rounds=}"
+assert 1e-14 <= reached <= 0.1, f"{reached=}: expected 1e-14 to 0.1"
+
+# %%
+import numpy as np
+
+import fgmp
+from book import BLUE, VERMILLION, alt, claim, curve, each, falls, gradation, listed, panels, with_interval
+from fgmp.rounds import Streams
+
+seeds = range(1000, 1000 + n_seeds)
+
+
+# %% [markdown]
+# ## What the theorems say, and what an average does
+#
+# In Theorem 1 one local iteration multiplies the squared error of client $i$ by $\mu(i)$ and adds $\nu(i)$. If all
+# clients are alike and the projections are exact, $K$ of them and an average give
+#
+# $$\kappa = 4\mu^K, \qquad \text{residual} = \frac{4\nu}{1-\mu}\cdot\frac{1-\mu^K}{1-4\mu^K}.$$
+#
+# With $\mu < 1$ both get smaller as $K$ grows: the rate without end, the residual at first. In the theorem on client
+# sampling the rate is that of the *worst* cohort, and it falls with $L$ or stays. (The data of this notebook are far
+# from the conditions of either, as [01_linear_convergence](01_linear_convergence.ipynb) measures, so neither is a
+# prediction here.)
+#
+# Both theorems bound the error of an average by the average of the errors. So they cannot see that errors cancel. If
+# the errors of $L$ clients were independent, with mean zero, their mean would be $\sqrt L$ times shorter than one of
+# them. What is common to all clients stays, whatever $L$ is.
+#
+# ## One small call
+#
+# Noiseless runs with each dial turned down and up, the error of each round from round 0:
+
+# %%
+def federation(n, seed, noise_variance=0.0):
+    spread = dict(heterogeneity=alpha, variance_decay=variance_decay, noise_variance=noise_variance)
+    return fgmp.make_sparse_regression(n_clients, n_samples, n, sparsity, **spread, rng=seed)
+
+
+# %%
+def errors_of(fed, seed, K=Ks[0], L=n_clients, T=rounds, **options):
+    """The relative error of each round; a run that is exact stops, and its curve is continued level."""
+    method = fgmp.FedGradMP(sparsity=sparsity, local_iterations=K, batch_size=batch_size)
+    options |= dict(history=fgmp.History(objective_on=0), callbacks=fgmp.stop_at(reached))
+    errors = fgmp.simulate(method, fed, T, L, rng=seed, **options).history["relative_error"]
+    return np.pad(errors, (0, T + 1 - len(errors)), mode="edge")
+
+
+# %%
+for K, L in ((Ks[0], Ls[0]), (Ks[-1], Ls[0]), (Ks[0], Ls[-1])):
+    errors = errors_of(federation(ns[-1], seeds[0]), seeds[0], K, L, T=5)
+    print(f"K = {K:<2} L = {L:<2}", ", ".join(f"{e:.3g}" if e > reached else f"below {reached:g}" for e in errors))
+
+
+# %% [markdown]
+# ## The experiments of Figures 10 and 11
+#
+# For one seed and one dimension all runs share the signal, the matrices and the noise, so that values of $K$ and of $L$
+# are compared on the same data (a *paired* comparison). A floor belongs to the noisy runs: the average of the cohort's
+# least squares on the true support. FedGradMP would give that if every client were told the support.
+
+# %%
+class KeptAnswers(fgmp.Aggregator):
+    """The mean, as by default, and the answers of the clients of which it was made last."""
+
+    def __call__(self, updates):
+        self.answers = updates.rows()
+        return updates.mean()
+
+
+# %%
+def floors(fed, seed):
+    """The last error if the support were known: for each L, and for all clients."""
+    support = np.flatnonzero(fed.truth)
+    alone = np.array([np.linalg.lstsq(c.columns(support), c.targets, rcond=None)[0] for c in fed.clients])
+    last, draw = range(rounds - residual_rounds + 1, rounds + 1), Streams(seed).sample
+    cohorts = [[draw(Streams.COHORT, t, n_clients, L) for t in last] for L in (*Ls, n_clients)]
+    misses = [[alone[cohort].mean(axis=0) - fed.truth[support] for cohort in rows] for rows in cohorts]
+    return np.sqrt(np.sum(np.square(misses), axis=-1).mean(axis=1))
+
+
+# %% [markdown]
+# In the noisy runs with all clients we also look into one more round, after the last one. How long is the error of a
+# single client, how much alike are the errors of two clients, and how many clients return a wrong support?
+
+# %%
+def with_one_more_round(fed, seed, K):
+    """The curve; and of the clients' errors in one more round their length, mean cosine, and wrong supports."""
+    kept = KeptAnswers()
+    curve = errors_of(fed, seed, K=K, T=rounds + 1, aggregator=kept)[:-1]
+    misses = kept.answers - fed.truth
+    lengths = np.linalg.norm(misses, axis=1)
+    directions = np.sum(misses / lengths[:, None], axis=0)
+    cosine = (directions @ directions - n_clients) / (n_clients * (n_clients - 1))
+    wrong = ((kept.answers != 0) != (fed.truth != 0)).any(axis=1).mean()
+    return curve, (np.sqrt(np.mean(lengths**2)), cosine, wrong)
+
+
+# %%
+def vary_K(seed):
+    clean, noisy = federation(ns[-1], seed), federation(ns[-1], seed, noise_variance)
+    looked_into, inside = zip(*(with_one_more_round(noisy, seed, K) for K in Ks), strict=True)
+    return [[errors_of(clean, seed, K=K) for K in Ks], looked_into], inside
+
+
+def vary_L(n, seed):
+    clean, noisy = federation(n, seed), federation(n, seed, noise_variance)
+    return [[errors_of(fed, seed, L=L) for L in Ls] for fed in (clean, noisy)], floors(noisy, seed)
+
+
+# %%
+by_K = each(vary_K, zip(seeds))
+by_L = {n: each(vary_L, [(n, seed) for seed in seeds]) for n in ns}
+RUNS = {f"K, n = {ns[-1]}": np.array([curves for curves, _ in by_K])}  # each [seed, noise, K or L, round]
+RUNS |= {f"L, n = {n}": np.array([curves for curves, _ in found]) for n, found in by_L.items()}
+DIALS = {name: Ks if name[0] == "K" else Ls for name in RUNS}
+inside = np.array([found for _, found in by_K])  # [seed, K, of three]
+floor = np.array([[known for _, known in found] for found in by_L.values()])  # [n, seed, L]
+
+# %% tags=["hide-input"]
+fig, axes = panels(2, len(RUNS), width=3.7, height=2.0, sharex=True, sharey=True, squeeze=False)
+for row, (name, runs) in zip(axes, RUNS.items(), strict=True):
+    for ax, case, noise in zip(row, ("without noise", "with noise"), np.moveaxis(runs, 1, 0), strict=True):
+        for index, style in enumerate(gradation(len(DIALS[name]))):
+            shown, label = np.maximum(noise[:, index], reached), f"{name[0]} = {DIALS[name][index]}"
+            curve(ax, range(rounds + 1), shown, label, band=(25, 75), **style)
+        ax.set(yscale="log", title=f"{name}, {case}")
+    row[-1].legend(loc="center left", bbox_to_anchor=(1, 0.5))
+fig.supxlabel("round"), fig.supylabel("relative error")
+alt(fig, "Six panels of relative error against the round. Without noise every curve falls to 1e-10 within five "
+    "rounds; with noise it ends level, and lower for larger K and larger L.")
+
+
+# %% [markdown]
+# *Figures 10 (top) and 11 of the paper. Lines are medians over the seeds, bands run from the lower to the upper
+# quartile. Without noise a curve ends at the level that counts as reached.*
+#
+# ## Fewer rounds?
+#
+# Count the rounds until the error is reached. With noise the target is twice the largest last error among the dial's
+# values on that seed. A run that never gets there counts one round more than $T$. A *trend* is the slope of a straight
+# line through the values of one seed against the logarithm of the dial: what one doubling changes. The bootstrap over
+# the seeds gives its mean a 95 % interval. The answer is "yes" if all of the interval is on the side that is asked for,
+# "no" if it is on the other side, and otherwise the data do not decide.
+
+# %%
+def rounds_until(hit):
+    return np.where(hit.any(axis=-1), hit.argmax(axis=-1), hit.shape[-1])
+
+
+# %%
+def needed(runs, last):
+    """The rounds of each seed and value of the dial, without noise and with it."""
+    target = 2 * last.max(axis=-1)[:, None, None]
+    return rounds_until(runs[:, 0] <= reached), rounds_until(runs[:, 1] <= target)
+
+
+# %%
+residual = {name: np.sqrt(np.mean(runs[:, 1, :, -residual_rounds:] ** 2, axis=-1)) for name, runs in RUNS.items()}
+counts = {name: needed(runs, residual[name]) for name, runs in RUNS.items()}
+
+
+# %% [markdown]
+# In the small dimension a run takes two or three rounds, which leaves little room for a trend. With one local iteration
+# runs take longer, so the question is asked of these too.
+
+# %%
+def slow_errors(seed):
+    return [errors_of(federation(ns[0], seed), seed, K=1, L=L, T=3 * rounds) for L in Ls]
+
+
+slow = rounds_until(np.array(each(slow_errors, zip(seeds))) <= reached)
+
+# %% tags=["hide-input"]
+fig, (left, right) = panels(2, width=3.7, height=3.4, sharey=True)
+shown = {f"n = {n}, {case}": counts[f"L, n = {n}"][k] for k, case in enumerate(("noiseless", "noisy")) for n in ns}
+shown |= {f"n = {ns[0]}, noiseless, K = 1": slow}
+for case, found, color in zip(("noiseless", "noisy"), counts[f"K, n = {ns[-1]}"], (BLUE, VERMILLION), strict=True):
+    mean, low, high = with_interval(found)
+    left.errorbar(Ks, mean, (mean - low, high - mean), label=f"n = {ns[-1]}, {case}", color=color, capsize=3)
+for number, (name, found) in enumerate(shown.items()):
+    mean, low, high = with_interval(found)
+    look = dict(linestyle=("-", "--", ":")[number // len(ns)], **gradation(len(ns))[number % len(ns)])
+    right.errorbar(Ls, mean, (mean - low, high - mean), label=name, capsize=3, **look)
+left.set(xlabel="local iterations K, all clients", ylabel="rounds needed", xticks=Ks, ylim=(0, None))
+right.set(xlabel=f"clients of a round L, K = {Ks[0]}", xticks=Ls)
+left.legend(loc="lower left"), fig.legend(*right.get_legend_handles_labels(), loc="outside lower right", ncols=2)
+alt(fig, "Rounds needed, with bars. Left: against K, falling slowly from about three. Right: against L, falling "
+    "slowly in dimension 1000, level in dimension 50, and falling there with one local iteration.")
+
+
+# %% [markdown]
+# *Means over the seeds; bars are 95 % intervals.* From three local iterations to fifteen a client does five times the
+# work in a round. If a doubling of $K$ halved the rounds, as $\mu^K$ suggests, it would cost nothing.
+
+# %%
+def in_words(trend, unit):
+    return f"{trend[0]:+.3g} {unit} ({trend[1]:+.3g} to {trend[2]:+.3g})"
+
+
+def decided(answers):
+    return "undecided" if set(answers) == {"undecided"} else [found == "yes" for found in answers]
+
+
+# %%
+setting = f"N={n_clients}, tau={sparsity}, b={batch_size}, alpha={alpha:g}"
+K_runs = np.moveaxis(RUNS[f"K, n = {ns[-1]}"], 1, 0)
+
+# %% tags=["hide-input"]
+for case, runs, found in zip(("noiseless", "noisy"), K_runs, counts[f"K, n = {ns[-1]}"], strict=True):
+    one = 100 * (2 ** with_interval(np.log2(np.maximum(runs[..., 1], reached)), per_doubling_of=Ks) - 1)
+    per = with_interval(found, per_doubling_of=Ks)
+    answers = [falls(*one), falls(*per)]
+    claim(f"fig10-faster-{case}",
+        f"{case}, {setting}, K from {Ks[0]} to {Ks[-1]}: with more local iterations the factor of the first round and "
+        "the rounds needed both fall (95 % intervals of the trend, bootstrap over seeds)",
+        f"first round: {answers[0]}, {in_words(one, '% per doubling of K')}; rounds: {answers[1]}, "
+        f"{in_words(per, 'per doubling')}; {n_seeds} seeds",
+        decided(answers), source="paper, Figure 10, line 1393", expected="faster with more local iterations")
+
+# %% tags=["hide-input"]
+trends = {f"n{n}": dict(zip(("without noise", "with noise"), counts[f"L, n = {n}"], strict=True)) for n in ns}
+words = {f"n{n}": f"n={n}, K={Ks[0]}" for n in ns} | {"slow": f"n={ns[0]}, K=1"}
+for name, found in (trends | {"slow": {"without noise": slow}}).items():
+    trend = {case: with_interval(values, per_doubling_of=Ls) for case, values in found.items()}
+    answers = [falls(*one) for one in trend.values()]
+    claim(f"fig11-faster-{name}",
+        f"{words[name]}, {setting}, L from {Ls[0]} to {Ls[-1]}: larger cohorts need fewer rounds (95 % interval of the "
+        "trend, bootstrap over seeds)",
+        "; ".join(f"{case}: {falls(*one)}, {in_words(one, 'rounds per doubling of L')}" for case, one in trend.items()),
+        decided(answers), source="paper, Figure 11, line 1420", expected="faster with larger cohorts")
+
+# %% tags=["hide-input"]
+slowest = np.max([counts[f"L, n = {n}"][0] for n in ns], axis=(0, 2))
+claim("fig11-noiseless",
+    f"noiseless, K={Ks[0]}, {setting}, each n of {listed(ns)} and each L from {Ls[0]} to {Ls[-1]}: the "
+    f"relative error reaches {reached:g} within {rounds} rounds",
+    slowest, slowest <= rounds, source="paper, Figure 11, line 1433", expected="decays to machine precision",
+    unit="rounds at the slowest n and L")
+
+
+# %% [markdown]
+# Why is nothing gained at $n = 50$ without noise? There the last round is the one in which the mean becomes exact, and
+# it does so only if *every* member of the cohort has found the whole support. More members are more chances of one that
+# has not. How often does the second round bring that?
+
+# %%
+def all_have_it(seed):
+    fed, kept = federation(ns[0], seed), KeptAnswers()
+    for L in (Ls[0], Ls[-1]):
+        errors_of(fed, seed, L=L, T=2, aggregator=kept)
+        yield ((kept.answers != 0) == (fed.truth != 0)).all()
+
+
+# %%
+small, large = np.sum([list(all_have_it(seed)) for seed in seeds], axis=0)
+print(f"n = {ns[0]}, after two rounds each member has the support: on {small} of {n_seeds} seeds with L = {Ls[0]}, ")
+print(f"on {large} with L = {Ls[-1]}")
+
+# %% [markdown]
+# ## A smaller error in the end?
+#
+# The last error of a noisy run is the root-mean-square over its last rounds.
+
+# %% tags=["headline", "hide-input"]
+fig, (left, right) = panels(2, width=3.7, height=3.6, sharey=True)
+mean, low, high = with_interval(residual[f"K, n = {ns[-1]}"])
+left.errorbar(Ks, mean, (mean - low, high - mean), label=f"n = {ns[-1]}", color=VERMILLION, marker="o", capsize=3)
+left.axhline(floor[-1, :, -1].mean(), color="0.35", linestyle=":", label="support known")
+for n, color, marker, known in zip(ns, (BLUE, VERMILLION, "k"), "so^", floor[:, :, :-1].mean(axis=1), strict=False):
+    mean, low, high = with_interval(residual[f"L, n = {n}"])
+    right.errorbar(Ls, mean, (mean - low, high - mean), label=f"n = {n}", color=color, marker=marker, capsize=3)
+    right.plot(Ls, known, color="0.35", linestyle=":")
+    right.plot(Ls, mean[0] * np.sqrt(Ls[0] / np.array(Ls)), color=color, linestyle="-.", linewidth=1)
+right.plot([], [], color="0.35", linestyle="-.", linewidth=1, label=r"$1/\sqrt{L}$ from the first")
+left.set(xlabel="local iterations K, all clients", ylabel="last relative error", xticks=Ks, ylim=(0, None))
+right.set(xlabel=f"clients of a round L, K = {Ks[0]}", xticks=Ls)
+left.legend(loc="lower left"), right.legend(loc="lower left")
+alt(fig, "Last relative error, with bars. Left: it falls as K grows, towards a dotted line. Right: it falls as L "
+    "grows, near a line of one over the root of L in dimension 50, and more slowly in dimension 1000.")
+
+# %% [markdown]
+# *Means over the seeds; bars are 95 % intervals. Dotted: the average of the clients' least squares, with the support
+# known and the same cohorts.*
+#
+# The error falls with both dials. With $L$ it falls nearly like $1/\sqrt L$ at $n = 50$, and more slowly at $n = 1000$.
+# The dotted line falls like $1/\sqrt L$ in both, so what the clients' errors have in common there does not come from
+# the noise alone.
+
+# %% tags=["hide-input"]
+found = residual[f"K, n = {ns[-1]}"]
+trend = 100 * (2 ** with_interval(np.log2(found), per_doubling_of=Ks) - 1)
+difference = np.log(found[:, -1] / found[:, 0])
+ratio = np.exp(with_interval(difference))
+answers = [falls(*trend), falls(*np.log(ratio))]
+claim("fig10-residual",
+    f"noise variance {noise_variance:g}, {setting}: the last error falls as K grows (95 % intervals of the trend and "
+    f"of the paired ratio K = {Ks[-1]} to K = {Ks[0]}, geometric means, bootstrap over seeds)",
+    f"trend: {answers[0]}, {trend[0]:.3g} % per doubling ({trend[1]:.3g} to {trend[2]:.3g}); ratio: {answers[1]}, "
+    f"{ratio[0]:.3g} ({ratio[1]:.3g} to {ratio[2]:.3g}); smaller on {(difference < 0).sum()} of {n_seeds} seeds",
+    decided(answers), source="paper, Figure 10, line 1395", expected="decreases slightly, as a general trend")
+
+# %% tags=["hide-input"]
+for n in ns:
+    found = residual[f"L, n = {n}"]
+    mean, low, high = 100 * (2 ** with_interval(np.log2(found), per_doubling_of=Ls) - 1)
+    change = np.log(found[:, -1] / found[:, 0])
+    ratio = np.exp(with_interval(change))
+    grows = {"yes": "no", "no": "yes"}.get(falls(mean, low, high), "undecided")
+    claim(f"fig11-residual-n{n}",
+        f"n={n}, noise variance {noise_variance:g}, K={Ks[0]}, {setting}: the last error grows with the "
+        "cohort size (95 % interval of the trend, bootstrap over seeds)",
+        f"{grows}: {mean:+.3g} % per doubling of L ({low:+.3g} to {high:+.3g}); L = {Ls[-1]} against L = {Ls[0]} "
+        f"{ratio[0]:.3g} times ({ratio[1]:.3g} to {ratio[2]:.3g}); larger on {(change > 0).sum()} of {n_seeds} seeds",
+        "undecided" if grows == "undecided" else grows == "yes",
+        source="paper, Figure 11, line 1421", expected="slightly increases")
+
+# %% [markdown]
+# The paper may have looked at one run, at its last round. In how many single rounds is the error of the largest cohort
+# above that of the smallest, on the same data?
+
+# %%
+for n in ns:
+    ends = RUNS[f"L, n = {n}"][:, 1, :, -residual_rounds:]
+    print(f"n = {n:<5} larger in {100 * (ends[:, -1] > ends[:, 0]).mean():.3g} % of the rounds")
+
+# %% [markdown]
+# ## Why local iterations lower it
+#
+# Back to the round after the last one. The mean of the cosines between the errors of all pairs of clients says how much
+# alike these are: 1 if all make the same error, 0 if the errors have nothing in common, and then the average is shorter
+# than one of them by $\sqrt N$.
+#
+# The seeds are of two kinds. In some, $x^\#$ has an entry so small that clients lose it in the noise, and many lose the
+# same one. No average can mend that. So the seeds are split: nearly every client finds the whole support in that round
+# (at most 5 % do not), or not.
+
+# %%
+length, cosine, wrong = np.moveaxis(inside, -1, 0)  # each [seed, K]
+finds = wrong[:, -1] <= 0.05  # [seed]: nearly every client has the support
+GROUPS = {"clients find the support": finds, "clients miss an entry": ~finds}
+
+# %% tags=["hide-input"]
+fig, axes = panels(3, width=2.5, height=3.2)
+for (group, chosen), color, marker in zip(GROUPS.items(), (VERMILLION, BLUE), "os", strict=True):
+    for ax, values in zip(axes, (residual[f"K, n = {ns[-1]}"], length, cosine), strict=True):
+        if chosen.any():
+            label = f"{group} ({chosen.sum()} seeds)"
+            curve(ax, Ks, values[chosen], label, band=(25, 75), color=color, marker=marker)
+for ax, title in zip(axes, ("last error", "error of one client", "cosine of two errors"), strict=True):
+    ax.set(title=title, xlabel="local iterations K", xticks=Ks, ylim=(0, None))
+fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+alt(fig, "Three panels against K, for seeds on which clients find the support and for the others: the last error "
+    "falls for the first kind only, the error of one client is level, the cosine of two errors falls.")
+
+# %% [markdown]
+# *Medians over the seeds, with bands between the quartiles.*
+#
+# A single client does not get better with $K$: its least squares is limited by its own rows and its own noise. What
+# falls is the error of the *average*, because the errors of two clients become less alike. All clients start a round
+# from the same model, and so their first choices of columns are alike; more local iterations take them further from
+# that start. The paper's remark that $K$ drives the clients apart is right, then, and here it helps. Where many clients
+# miss the same entry, a larger $K$ does not help, and on some seeds it hurts.
+
+# %% tags=["hide-input"]
+less = cosine[finds, -1] < cosine[finds, 0]
+claim("fig10-residual-cause",
+    f"the errors of two clients are less alike at K = {Ks[-1]} than at K = {Ks[0]}, on the seeds where clients find "
+    "the support (mean cosine)",
+    {f"K = {K}:": cosine[finds, k] for k, K in ((0, Ks[0]), (-1, Ks[-1]))} if finds.any() else "no such seed",
+    less if finds.any() else "undecided", source="ours, Figure 10", expected="smaller",
+    keep=dict(smaller=less.sum(), of=finds.sum()))
+
+# %% tags=["hide-input"]
+ratios = {group: np.exp(difference[chosen]) for group, chosen in GROUPS.items()}
+good, bad = ratios.values()
+split = len(good) and np.median(good) <= 0.85 and (len(bad) == 0 or np.median(bad) >= 0.85)
+claim("fig10-residual-support",
+    f"the last error at K = {Ks[-1]} is at most 0.85 of that at K = {Ks[0]} (median ratio) on the seeds where clients "
+    "find the support, and at least 0.85 on the others",
+    {f"{title}:": found for title, found in ratios.items() if len(found)}, bool(split), source="ours, Figure 10",
+    expected="at most 0.85; at least 0.85")
+
+# %% [markdown]
+# (We met this split on other seeds, 0 to 39, while preparing the notebook. Here it is tested on new ones.)
+#
+# ## What differs from the paper, and why
+#
+# - **Sizes.** $\tau$, the decay of the variances and the rows of a client are not stated in Sections V-D and V-E, nor
+#   is $K$ in V-E. They are those of the first experiment (Section V-A), and $K = 3$ is that of Section V-C. Section V-E
+#   says $n = 50$, the other synthetic experiments 1000: both are run.
+# - **The noise of Figure 11** is that of Section V-D. The text has the noisy runs in the right panel, the caption the
+#   noiseless ones. We have read the text and not looked at the plot; both are measured here.
+# - **Averaging.** Algorithm 2 as printed sums $p_i x_i$ over all $N$ clients, the theorem uses $1/L$ over the cohort.
+#   Here the weights are scaled to sum to one over the cohort.
+# - **Many seeds.** The paper does not say how many runs its curves show, and it reports exceptions.
+#
+# ## The answer
+#
+# Both dials lower the last error, because the model is an average: with K = 15 it is 0.72 times that with K = 3, and
+# with L = 30 it is 0.617 times that with L = 10 (n = 50), smaller on every seed. More local iterations make the errors
+# of the clients less alike, and a larger cohort averages more of them. So the last error does not grow with the cohort,
+# as the paper says it does. Rounds are saved as well, but few: 0.219 for each doubling of K, and 0.339 for each
+# doubling of L (n = 1000), while the work of a client grows with K.
+#
+# ## Predict, then change
+#
+# 1. **`local_iterations: [1, 3]`.** Fewer than in the figure. Is the step from one to three worth more rounds than all
+#    those from three to fifteen? (The right panels then have one local iteration.)
+#
+#    <details><summary>What comes out</summary>
+#
+#    Yes: from one to three, a doubling saves 1.9 rounds without noise (1.7 to 2.1) in place of 0.22. With noise the
+#    last error at K = 3 is 0.16 of that at K = 1 (0.10 to 0.24), smaller on all 30 seeds. So one local iteration is too
+#    few, and three is most of what there is to gain.
+#
+#    ```text
+#    [reproduced] fig10-faster-noiseless: ... rounds: yes, -1.87 per doubling (-2.08 to -1.66); 30 seeds
+#    [reproduced] fig10-residual: ... ratio: yes, 0.158 (0.103 to 0.24); smaller on 30 of 30 seeds
+#    ```
+#
+#    </details>
+#
+# 2. **`cohort_size: [10, 50]`.** Fifty are all clients. Does the last error go on falling to the full federation, and
+#    is it near $1/\sqrt{5} = 0.45$ of that of ten?
+#
+#    <details><summary>What comes out</summary>
+#
+#    In dimension 50 it is 0.50 times as large (0.45 to 0.54), a little above 0.45, and smaller on all 30 seeds. One
+#    doubling still brings 26 % less, as between 10 and 30.
+#
+#    ```text
+#    [not reproduced] fig11-residual-n50: no: -26 % per doubling of L ... L = 50 against L = 10 0.497 times ...
+#    [not reproduced] fig11-residual-n50: ... 0.497 times (0.453 to 0.542); larger on 0 of 30 seeds
+#    ```
+#
+#    </details>
+#
+# 3. **`batch_size: 100`.** Every client uses all its rows. Do the two dials still matter to the last error?
+#
+#    <details><summary>What comes out</summary>
+#
+#    They do, but less: the ratio of K = 15 to K = 3 is 0.90 (0.86 to 0.93) in place of 0.72, and in dimension 50 that
+#    of L = 30 to L = 10 is 0.71 (0.68 to 0.75) in place of 0.62. The random choice of rows makes the errors of the
+#    clients differ, and an average removes what differs.
+#
+#    ```text
+#    [reproduced] fig10-residual: ... ratio: yes, 0.896 (0.862 to 0.934); smaller on 27 of 30 seeds
+#    [not reproduced] fig11-residual-n50: ... 0.712 times (0.676 to 0.75); larger on 1 of 30 seeds
+#    ```
+#
+#    </details>
+#
+# ## References
+#
+# - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory 70(6),
+#   4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
+# - Z. Charles, Z. Garrett, Z. Huo, S. Shmulyian, V. Smith, *On large-cohort training for federated learning*, NeurIPS
+#   2021.
+# - B. Efron, R. Tibshirani, *An Introduction to the Bootstrap*, Chapman and Hall, 1993.
+#
+# Next: [13_clients_that_disagree_fail_or_lie](13_clients_that_disagree_fail_or_lie.ipynb), because a server does not
+# choose who is missing from a round, and because so far all clients had the same truth and told it.
