@@ -101,7 +101,7 @@ alt(fig, """Two spheres of directions, each with three circles in colours of the
 #
 # Turn it slowly, and see where the circles are dark:
 
-# %% tags=["hide-input"]
+# %% tags=["hide-input", "nbval-ignore-output"]
 def turned(share):
     """The picture when a share of the rotation is done."""
     part = Rotation.from_rotvec(share * Rotation.from_matrix(turn).as_rotvec()).as_matrix()
