@@ -187,10 +187,10 @@ print(f"all {n_atoms} atoms miss {100 * np.linalg.norm(everything - frame.ravel(
 # ## What the clients measure
 #
 # Client $i$ knows $y_i = A_i x^\#$, where $x^\#$ is the frame as a vector. The entries of $A_i$ are normal with mean
-# $\mu_i \sim N(0, \alpha)$ and variance $1/i^{0.9}$. One such matrix has 2.3 million entries, and fifty of them would fill
-# almost a gigabyte. They are never stored. `make_sensing` keeps a seed for each client and draws the rows anew, a few
-# at a time, whenever a product is asked for. FedGradMP asks once: it works with coefficients $z$ in $x = \Psi z$,
-# and for that a client needs only $A_i \Psi$.
+# $\mu_i \sim N(0, \alpha)$ and variance $1/i^{0.9}$. One such matrix has 2.3 million entries, and fifty of them would
+# fill almost a gigabyte. They are never stored. `make_sensing` keeps a seed for each client and draws the rows anew,
+# a few at a time, whenever a product is asked for. FedGradMP asks once: it works with coefficients $z$ in $x = \Psi
+# z$, and for that a client needs only $A_i \Psi$.
 
 # %%
 fed = make_sensing(frame.ravel(), n_clients, n_samples, alpha, variance_decay, rng=0)
