@@ -217,10 +217,10 @@ print(f"the restricted condition number c of the best client of any seed is at l
 enough = int(np.ceil(0.95 * n_seeds))
 in_time = ((needed[-1] <= 4).sum(axis=1) >= enough) & (needed[-1] <= 6).all(axis=1)  # one answer for each alpha
 claim("fig1-exact",
-    f"noiseless, N={n_clients}, tau={sparsity}, b={batch_size}, K={max(Ks)}, variances 1/i^{variance_decay:g}, "
-    f"each alpha of {listed(alphas)}: relative error <= {exact:g} within 4 rounds on at least {enough} of {n_seeds} "
-    "seeds, within 6 on all", needed[-1].max(axis=0), in_time.all(), source="ours, Figure 1",
-    expected="at most 4, rarely 6", unit="rounds at the slowest alpha")
+    f"noiseless, N={n_clients}, tau={sparsity}, batches of {batch_size}, K={max(Ks)}, "
+    f"variances 1/i^{variance_decay:g}, each alpha of {listed(alphas)}: relative error <= {exact:g} within 4 rounds on "
+    f"at least {enough} of {n_seeds} seeds, within 6 on all", needed[-1].max(axis=0), in_time.all(),
+    source="ours, Figure 1", expected="at most 4, rarely 6", unit="rounds at the slowest alpha")
 
 # %% [markdown]
 # A larger $\alpha$ costs rounds. Three local iterations save rounds of communication, not work at the clients: a run

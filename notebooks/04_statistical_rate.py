@@ -169,13 +169,13 @@ claim("theory-statistical-rate", "with more clients, of 100 rows each, the final
     source="paper, Theorem 1, line 701", expected="-0.5", unit="is the fitted slope")
 slopes, low, high = by_rows
 claim("theory-statistical-rate-rows", "with more rows at each of 8 clients the final error falls faster than "
-    "|D|^(-1/2): the 95 % interval of the mean slope is below -1/2", slopes, bool(high < -0.5),
+    "m^(-1/2): the 95 % interval of the mean slope is below -1/2", slopes, bool(high < -0.5),
     source="ours, Theorem 1", expected="below -0.5", unit="is the fitted slope")
 
 # %% tags=["hide-input"]
 ratio = dict(zip([f"{N} x {rows}" for N, rows in grid], (errors / best).T, strict=True))
 shown = {name: ratio[name] for name in ("4 x 100", "64 x 100", "8 x 50", "8 x 800")}
-claim("theory-statistical-rate-floor", "for each number of clients and rows (N x |D|), the median error is at most "
+claim("theory-statistical-rate-floor", "for each number of clients and rows (N x m), the median error is at most "
     "twice that of least squares on the same rows in one place, with the support known", shown,
     [bool(np.median(values) < 2) for values in ratio.values()], source="ours, Theorem 1", expected="1 to 2", digits=2)
 

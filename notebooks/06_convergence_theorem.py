@@ -355,7 +355,7 @@ def at_condition(c):
     return [*bounds, np.maximum(squared_errors(fed, fed.truth, 3), 1e-28)]
 
 
-# %% tags=["hide-input"]
+# %% tags=["hide-input", "nbval-ignore-output"]
 def picture(c):
     fig, ax = panels(width=5.4, height=3)
     three, twenty, run = at_condition(c)
