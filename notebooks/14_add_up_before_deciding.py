@@ -100,8 +100,8 @@ alt(see_through(one_and_all, taken=6), "Left: A'A/m of one client with five rows
 
 # %% [markdown]
 # Now 1000 features, ten nonzeros, and variances that fall like $1/i^{1.1}$, so that a few clients are loud and the
-# others hardly heard: the sum is then that of about ten clients, not of fifty. How many of the ten nonzeros are among
-# the $2\tau=20$ largest entries of the gradient at zero?
+# others hardly heard: the sum is then that of about ten clients, not of fifty ($(\sum v_i)^2/\sum v_i^2 = 9.9$ for
+# variances $v_i$). How many of the ten nonzeros are among the $2\tau=20$ largest entries of the gradient at zero?
 
 # %%
 def few(alpha, seed):
@@ -509,7 +509,7 @@ alt(see_through(sights, taken=6), "Four rows of a disease and its cure. Few rows
 #
 # ## From here on, nobody knows the truth
 #
-# All data so far were made, so that an error could be measured against $x^\#$. With a table of your own there is no
+# Most data so far were made, so that an error could be measured against $x^\#$. With a table of your own there is no
 # $x^\#$. Whether features are right, nobody can check; what can be checked is whether a model predicts rows that it
 # has not seen, at a site that took no part, and whether it chooses the same features when a site is missing. So the
 # next chapters count differently. Forget the truth, and hold something out.
