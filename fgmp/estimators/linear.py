@@ -19,7 +19,13 @@ from sklearn.metrics import r2_score
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
 from .._support.displays import HistoryTable
 from .._support.progress import ProgressLine
@@ -471,8 +477,19 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError(f"{type(self).__name__} has no _targets")
 
     def _targets_of_fit(self, y: Array) -> tuple[Array, Loss]:
-        """Return new targets as the loss of the fit takes them, and this loss."""
+        """Return targets as the loss of the fit takes them, and the loss."""
         raise NotImplementedError(f"{type(self).__name__} has no _targets_of_fit")
+
+    def _check_labels_of_fit(self, y: Array) -> None:
+        """Raise a ValueError for labels that a classifier was not fitted to."""
+        if not is_classifier(self):
+            return
+        is_known = np.isin(y, self.classes_)
+        if not is_known.all():
+            raise ValueError(
+                f"y holds {short_repr(y[~is_known].tolist()[0])}; expected the labels of the fit, "
+                f"{self.classes_.tolist()}"
+            )
 
     def _names_of(self, is_named: Array, n_shown: int) -> str:
         """Return the names of the columns of a mask as text."""
@@ -877,7 +894,10 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         [0.68, 0.71, 0.61, 0.5]
         """
         check_is_fitted(self)
-        X, y = self._validated(X, self._validated_targets(y), reset=False)
+        X = self._validated(X, reset=False)
+        y = column_or_1d(self._validated_targets(y))
+        check_consistent_length(X, y)
+        self._check_labels_of_fit(y)
         labels, codes, weights = encode_groups(len(y), groups, np.ones(len(y)), self.min_rows)
         takes_part = np.isin(np.arange(len(labels)), codes[weights > 0])
         names = labels[takes_part].tolist() if groups is not None else ["all rows"]
@@ -1212,24 +1232,17 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
                 "This solver needs samples of at least 2 classes in the data, but the data "
                 f"contains only one class: {self.classes_[0]!r}"
             )
-        codes = np.searchsorted(self.classes_, y).clip(max=n_classes - 1)
         if self.class_weight is not None:
+            codes = np.searchsorted(self.classes_, y).clip(max=n_classes - 1)
             weights = self._times_class_weights(weights, codes)
-        if n_classes > 2:
-            return codes, SoftmaxLoss(n_classes), weights
-        return 2.0 * codes - 1, LogisticLoss(), weights
+        return *self._targets_of_fit(y), weights
 
     def _targets_of_fit(self, y: Array) -> tuple[Array, Loss]:
-        """Return labels of the fit as its loss takes them, or raise a ValueError for others."""
-        is_known = np.isin(y, self.classes_)
-        if not is_known.all():
-            raise ValueError(
-                f"y holds {short_repr(y[~is_known].tolist()[0])}; expected the labels of the fit, "
-                f"{self.classes_.tolist()}"
-            )
-        codes = np.searchsorted(self.classes_, y)
-        if len(self.classes_) > 2:
-            return codes, SoftmaxLoss(len(self.classes_))
+        """Return signs, or codes from 0 for several classes, and the loss."""
+        n_classes = len(self.classes_)
+        codes = np.searchsorted(self.classes_, y).clip(max=n_classes - 1)
+        if n_classes > 2:
+            return codes, SoftmaxLoss(n_classes)
         return 2.0 * codes - 1, LogisticLoss()
 
     def _times_class_weights(self, weights: Array, codes: IndexArray) -> Array:
