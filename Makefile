@@ -109,8 +109,8 @@ audit: .venv/audit  ## look for known weaknesses in the pinned packages and the 
 refresh: .venv/installed  ## run the committed notebooks again, and write all that is made from them (NB="03_name ...")
 	cd notebooks && $(BOOK) run --in-place $(NB)
 
-paper: .venv/installed  ## run the notebooks at the sizes of notebooks/paper.yaml into build/paper
-	cd notebooks && $(BOOK) run --parameters paper.yaml $(NB)
+paper: .venv/paper  ## run all notebooks at the paper's sizes, and keep the runs that notebooks/paper.yaml lists; goes on after an interruption
+	cd notebooks && $(BOOK) paper $(NB)
 
 site: .venv/site  ## make the site of the book in build/site/html, from the notebooks as they are committed
 	rm -rf docs/api
@@ -153,6 +153,11 @@ clean:  ## remove the environment, the builds and the caches
 # What only some commands need is added where they are run.
 .venv/tests: .venv/installed
 	$(INSTALL) -e '.[video,femnist,test,bench]'
+	@touch $@
+
+# Best subsets, which a kept run compares with.
+.venv/paper: .venv/installed
+	$(INSTALL) abess
 	@touch $@
 
 .venv/engine: .venv/tests

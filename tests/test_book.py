@@ -458,6 +458,158 @@ def test_interrupted_sweep_marks_the_points_that_began(tmp_path):
     )
 
 
+@pytest.fixture
+def toy_that_ran(tmp_path, monkeypatch):
+    """A toy notebook, its run, and the parameters of the run."""
+    monkeypatch.setenv("PYTHONPATH", f"{pairs.NOTEBOOKS}:{ROOT}")
+    toy, output, parameters = (
+        tmp_path / "03_toy.py",
+        tmp_path / "out" / "03_toy.ipynb",
+        {"alpha": 3},
+    )
+    toy.write_text(TOY)
+    assert list(running.run_all([(toy, output, parameters)])) == [""]
+    assert running.reason_to_run(toy, output, parameters) == ""
+    return toy, output, parameters
+
+
+def test_run_is_made_again_if_its_code_its_parameters_or_fgmp_changed(
+    toy_that_ran, tmp_path, monkeypatch
+):
+    """A change of the text around the code is none."""
+    toy, output, parameters = toy_that_ran
+    changed = "changed since its last run: "
+    assert running.reason_to_run(toy, output, {"alpha": 4}) == changed + "its parameters"
+
+    toy.write_text(TOY.replace("# # A toy", "# # Another toy"))
+    assert running.reason_to_run(toy, output, parameters) == ""
+    toy.write_text(TOY.replace("2 * alpha", "3 * alpha"))
+    assert running.reason_to_run(toy, output, parameters) == changed + "its code"
+    toy.write_text(TOY)
+
+    (tmp_path / "fgmp").mkdir()
+    (tmp_path / "fgmp" / "__init__.py").write_text("")
+    monkeypatch.setattr(running.fgmp, "__file__", str(tmp_path / "fgmp" / "__init__.py"))
+    assert running.reason_to_run(toy, output, parameters) == changed + "fgmp"
+
+
+def test_run_that_failed_or_broke_off_is_made_again(toy_that_ran):
+    """A file that was cut while it was written, one that ends in the middle, and one with an error."""
+    toy, output, parameters = toy_that_ran
+    whole = output.read_text()
+    record = json.loads(whole)
+
+    output.write_text(whole[: len(whole) // 2])
+    assert running.reason_to_run(toy, output, parameters) == "its last run broke off"
+    record["metadata"]["papermill"]["end_time"] = None
+    output.write_text(json.dumps(record))
+    assert running.reason_to_run(toy, output, parameters) == "its last run broke off"
+    output.unlink()
+    assert running.reason_to_run(toy, output, parameters) == "it has no run"
+    assert list(running.run_all([(toy, output, {"alpha": 10})])) != [""]
+    assert running.reason_to_run(toy, output, {"alpha": 10}) == "its last run failed"
+
+
+def test_kept_notebook_has_the_words_of_today_and_the_outputs_of_its_run(toy_that_ran):
+    """The cell that papermill adds is none of the notebook."""
+    toy, output, _ = toy_that_ran
+    toy.write_text(TOY.replace("# # A toy", "# # Another toy"))
+    notebook = keeping.in_todays_words(pairs.read(output), toy)
+    assert [cell.source for cell in notebook.cells][0] == "# Another toy"
+    assert len(notebook.cells) == 4
+    lines = [one["data"]["text/plain"] for one in notebook.cells[-1].outputs]
+    assert lines == [
+        "[holds in part] toy: 4.5 (3 to 6, 2 seeds)",
+        "[not reproduced] words: a few words in all",
+    ]
+
+
+FIRST = sorted(pairs.NOTEBOOKS.glob("[0-9]*.py"))[0]
+
+
+@pytest.fixture
+def kept_toy(tmp_path):
+    """A list with one kept run of a notebook, the folder of results, and the record of the run."""
+    file = tmp_path / "paper.yaml"
+    file.write_text(f"{FIRST.stem}-tiny: {{n_seeds: 3}}\n")
+    record = {"given_parameters": {"n_seeds": 3}, "code": running.digest(running.code_of(FIRST))}
+    (tmp_path / f"{FIRST.stem}-tiny.json").write_text(json.dumps(record))
+    (tmp_path / f"{FIRST.stem}-tiny.ipynb").write_text("")
+    assert keeping.outdated(file, tmp_path) == []
+    return file, tmp_path, record
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"given_parameters": {"n_seeds": 4}}, "its parameters are others in paper.yaml"),
+        ({"code": "0123456789ab"}, "the code of its notebook changed since"),
+        ({"code": None}, "the code of its notebook changed since"),
+    ],
+)
+def test_kept_run_of_another_notebook_is_named(changes, words, kept_toy):
+    """One of other code, or with other parameters than the list has."""
+    file, results, record = kept_toy
+    path = results / f"{FIRST.stem}-tiny.json"
+    path.write_text(json.dumps(record | changes))
+    assert keeping.outdated(file, results) == [f"{FIRST.stem}-tiny: {words}"]
+
+
+def test_kept_run_that_is_missing_or_not_listed_is_named(kept_toy):
+    """The list and the folder name the same runs."""
+    file, results, _ = kept_toy
+    for path in list(results.glob("*-tiny.*")):
+        path.rename(path.with_stem(f"{FIRST.stem}-other"))
+    assert keeping.outdated(file, results) == [
+        f"{FIRST.stem}-tiny: it is not there",
+        f"{FIRST.stem}-other: paper.yaml does not list it",
+    ]
+
+
+def test_entry_of_paper_yaml_without_a_label_is_refused(tmp_path):
+    """A kept run has another name than its notebook."""
+    (tmp_path / "paper.yaml").write_text(f"{FIRST.stem}: {{n_seeds: 3}}\n")
+    with pytest.raises(ValueError, match="has an entry .*; expected NOTEBOOK-LABEL"):
+        keeping.kept_runs(tmp_path / "paper.yaml")
+
+
+def test_paper_runs_every_notebook_and_first_the_kept_runs():
+    """A notebook without a kept run is run with its own parameters."""
+    runs = keeping.paper_runs()
+    kept = keeping.kept_runs()
+    assert runs[: len(kept)] == kept
+    assert {run.source for run in runs} == set(pairs.NOTEBOOKS.glob("[0-9]*.py"))
+    assert all(run.parameters == {} for run in runs[len(kept) :])
+    assert len({run.name for run in runs}) == len(runs)
+    assert keeping.paper_runs([kept[0].name]) == [kept[0]]
+    same = [run for run in runs if run.source == kept[0].source]
+    assert keeping.paper_runs([kept[0].source.stem.partition("_")[0]]) == same
+
+
+def test_paper_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys, nothing_runs):
+    """What ran through is kept and not run again; it is said why something is run, and why not."""
+    done, left = keeping.kept_runs()[:2]
+    kept = []
+    monkeypatch.setattr(book_main, "BUILD", tmp_path)
+    monkeypatch.setattr(keeping, "keep", lambda run, output: kept.append((run, output)))
+    monkeypatch.setattr(ledger, "main", lambda: None)
+    output = tmp_path / "paper" / f"{done.name}.ipynb"
+    running.command(done.source, output, done.parameters, alone=True)
+    notebook = json.loads(output.read_text())
+    notebook["metadata"]["papermill"] = {"end_time": "2026-11-26T00:00:00", "exception": None}
+    output.write_text(json.dumps(notebook))
+
+    with pytest.raises(SystemExit) as caught:
+        main(["paper", done.name, left.name], standalone_mode=False)
+    assert caught.value.code == 1  # what was to run is stopped
+    assert [task[1].stem for task in nothing_runs] == [left.name]
+    assert kept == [(done, output)]
+    said = capsys.readouterr().out.splitlines()
+    assert f"skipped {done.name}  nothing changed since its run" in said
+    assert f"to run  {left.name}  it has no run" in said
+    assert f"FAILED  {left.name}  stopped here" in said
+
+
 def test_plays_are_read_from_the_text_of_a_notebook():
     """Parameters, quoted lines and the folded answer."""
     first, second, third = plays.plays_of(pairs.find("00"))

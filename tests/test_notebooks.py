@@ -25,7 +25,7 @@ from figure_faults import HOOK
 from jupytext.compare import compare_notebooks
 from PIL import Image
 
-from book import pairs, plays, running
+from book import keeping, pairs, plays, running
 from book.keeping import VERDICT, seen
 
 NOTEBOOKS = sorted(pairs.NOTEBOOKS.glob("[0-9]*.ipynb"))
@@ -310,13 +310,14 @@ def test_notebook_with_small_parameters_runs_with_readable_figures(name, number,
     assert pairs.read(out).metadata.papermill.exception is None
 
 
-@pytest.mark.parametrize("file", ["small.yaml", "paper.yaml", "few-pixels.yaml"])
-def test_parameters_of_other_runs_exist(file):
+def test_parameters_of_other_runs_exist():
     """Files of parameters name those of the notebooks."""
     assert sorted(SMALL) == [path.stem for path in NOTEBOOKS]
-    for name, sets in yaml.safe_load((pairs.NOTEBOOKS / file).read_text()).items():
-        for values in sets if isinstance(sets, list) else [sets]:
+    for name, sets in SMALL.items():
+        for values in sets:
             running.check_names(pairs.find(name), values)
+    for run in keeping.kept_runs():
+        running.check_names(run.source, run.parameters)
 
 
 @each_kept_run

@@ -295,7 +295,7 @@ def test_least_squares_of_few_rows_is_shortest_to_rounding(dtype, condition):
         )
 
 
-def test_newton_steps_in_float32_end_at_rounding():
+def test_newton_steps_in_float32_end_at_rounding(backend):
     """A step that raises the objective by its last digit is taken all the same."""
     method = fgmp.SharedSupportGradMP(5, solver=fgmp.NewtonOnSupport(6))
     for seed in range(20):

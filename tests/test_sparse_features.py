@@ -91,7 +91,7 @@ FORMS = {kind: getattr(sparse, kind) for kind in KINDS} | {
 
 
 @pytest.mark.parametrize("convert", FORMS.values(), ids=FORMS)
-def test_sparse_format_gives_the_model_of_dense_rows(convert):
+def test_sparse_format_gives_the_model_of_dense_rows(convert, backend):
     """No array of the user is written into."""
     As, ys = some_data()
     method = fgmp.FedGradMP(3, batch_size=12)
@@ -149,7 +149,7 @@ def test_clients_with_one_centre_can_be_pooled(apart):
     "method", [fgmp.FedGradMP(5), fgmp.FedIterHT(sparsity=5, learning_rate=0.1)], ids=["MP", "HT"]
 )
 @pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
-def test_run_on_sparse_features_makes_no_dense_matrix(loss, method):
+def test_run_on_sparse_features_makes_no_dense_matrix(loss, method, backend):
     """Its memory is a few models."""
     X, y, groups = wide_sparse_table()
     labels = {"squared": y, "logistic": y > 0}.get(loss, groups % 3)

@@ -57,7 +57,7 @@ FIRST_ORDER = {"learning_rate": 0.05, "local_iterations": 3}
         (fgmp.FedAvg(batch_size=8, **FIRST_ORDER), (30, 8, 20), None),
     ],
 )
-def test_clients_with_too_few_rows_are_counted(method, sizes, words):
+def test_clients_with_too_few_rows_are_counted(method, sizes, words, backend):
     """A warning compares their rows with the coefficients or the batch size."""
     warned, result = advice_of(method, one_feature_regression(sizes))
     assert len(warned) == (words is not None)
@@ -65,7 +65,7 @@ def test_clients_with_too_few_rows_are_counted(method, sizes, words):
     assert words is None or re.search(words, warned[0])
 
 
-def test_run_that_ends_above_its_start_warns():
+def test_run_that_ends_above_its_start_warns(backend):
     """The warning has the numbers of the history, and names `result.best`."""
     fed = one_feature_regression((30, 30))
     (message,), result = advice_of(fgmp.FedAvg(learning_rate=2.0), fed, 6)
@@ -84,7 +84,7 @@ def test_run_that_ends_above_its_start_warns():
         (fgmp.FedGradMP(2), 1.0, 10, []),
     ],
 )
-def test_separated_rows_without_radius_warn(method, noise, rounds, says):
+def test_separated_rows_without_radius_warn(method, noise, rounds, says, backend):
     """A radius bounds the coefficients, and rows that are not separated need none."""
     assert [
         text[-20:] for text in advice_of(method, signs_of_a_difference(noise=noise), rounds)[0]
@@ -124,14 +124,14 @@ def test_polish_that_does_not_converge_warns(diverged):
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
-def test_polish_that_converges_is_silent(ridge):
+def test_polish_that_converges_is_silent(ridge, backend):
     """Five Newton steps from near the minimiser are enough."""
     federation = signs_of_a_difference(noise=1.0)
     result = fgmp.simulate(fgmp.FedGradMP(2), federation, 1, rng=0)
     fgmp.polish(result, federation, solver=fgmp.NewtonOnSupport(steps=5, ridge=ridge))
 
 
-def test_polish_of_squares_is_silent():
+def test_polish_of_squares_is_silent(backend):
     """One step is exact for the squared loss."""
     federation = one_feature_regression((30, 30))
     fgmp.polish(fgmp.simulate(fgmp.FedGradMP(2), federation, 1, rng=0), federation)
@@ -164,7 +164,7 @@ def test_run_with_diverging_updates_alone_warns_of_the_learning_rate():
     assert "rejected updates: 4 not_finite. What helps: smaller" in message
 
 
-def test_resumed_run_that_had_updates_does_not_warn(tmp_path):
+def test_resumed_run_that_had_updates_does_not_warn(tmp_path, backend):
     """The whole run counts, not the part of it in this process, which had no update."""
 
     class Gone(fgmp.FedGradMP):
@@ -189,7 +189,7 @@ def test_search_without_any_update_warns():
         fgmp.tune(diverging, {"learning_rate": [1e300, 1e301]}, federation, 2)
 
 
-def test_refit_without_any_update_warns():
+def test_refit_without_any_update_warns(backend):
     """The warning of polish counts what was rejected."""
     federation = one_feature_regression((30, 30))
     result = fgmp.simulate(fgmp.FedGradMP(2), federation, 2, rng=0)
@@ -239,7 +239,7 @@ def test_warnings_compute_nothing_at_clients(monkeypatch):
     assert not made
 
 
-def test_rise_by_rounding_after_a_warm_start_does_not_warn():
+def test_rise_by_rounding_after_a_warm_start_does_not_warn(backend):
     """An objective of 1e-30 that grows a few times is no rise on targets of size one."""
     rng = np.random.default_rng(0)
     As = [rng.standard_normal((30, 12)) for _ in range(2)]

@@ -2,8 +2,10 @@
 
 import shutil
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
 
 import click
 from joblib import cpu_count
@@ -40,7 +42,10 @@ def main() -> None:
 )
 @jobs
 def run(names, given, parameters, in_place, jobs) -> None:
-    """Run notebooks, all or by number or name, into build/notebooks, and list their claims."""
+    """Run notebooks, all or by number or name, into build/notebooks, and list their claims.
+
+    A run that is there is not made again unless the code of the notebook, its parameters or fgmp changed.
+    """
     file = running.read_parameters(parameters) if parameters else {}
     sources = [
         pairs.find(name)
@@ -50,11 +55,7 @@ def run(names, given, parameters, in_place, jobs) -> None:
         raise ValueError(
             f"{parameters} has no parameters of {', '.join(missing)}; expected an entry for each notebook"
         )
-    for source in [path for path in sources if "flower" in path.stem and not find_spec("ray")]:
-        sources.remove(source)
-        click.echo(
-            f"skipped {source.stem}  it needs Flower's engine; this installs it: make .venv/engine"
-        )
+    sources = [source for source in sources if can_run(source)]
     folder = BUILD / (parameters.stem if parameters else "notebooks")
     point = running.values_of(given, "-p")
     tasks = [
@@ -64,27 +65,98 @@ def run(names, given, parameters, in_place, jobs) -> None:
         raise ValueError(
             "committed notebooks show the default parameters; expected --in-place without others"
         )
-    for source, _, values in tasks:
-        running.check_names(source, values)
-    shutil.copytree(
-        pairs.NOTEBOOKS / "pictures", folder / "pictures", dirs_exist_ok=True
-    )  # what titles link to
-    found, failed = [], 0
-    # With the time that is left, where somebody looks on: not in a log.
-    outcomes = tqdm(running.run_all(tasks, jobs), total=len(tasks), unit="notebook", disable=None)
-    for (source, output, _), stopped in zip(tasks, outcomes, strict=True):
-        tqdm.write(f"{'FAILED' if stopped else 'done':7} {source.stem}  {stopped}".rstrip())
-        failed += bool(stopped)
-        found += [] if stopped else pairs.claims(pairs.read(output))
-        if in_place and not stopped:
+    prepare(tasks, folder)
+    left = tasks if in_place else to_run(tasks)
+    failed = set()
+    for task, stopped in execute(left, jobs):
+        source, output, _ = task
+        if stopped:
+            failed.add(output)
+        elif in_place:
             pairs.commit(output)
             ledger.write(source.stem, pairs.read(output))
     if in_place:
         ledger.main()
+    sum_up([output for _, output, _ in tasks], failed, folder)
+
+
+@main.command()
+@click.argument("names", nargs=-1)
+@jobs
+def paper(names, jobs) -> None:
+    """Run notebooks at the sizes of the paper into build/paper, and keep what paper.yaml lists in notebooks/results.
+
+    A run that is there is not made again unless the code of the notebook, its parameters or fgmp changed, so that the
+    same command goes on after an interruption. NAMES are those of notebooks or of kept runs.
+    """
+    folder = BUILD / "paper"
+    runs = {
+        folder / f"{run.name}.ipynb": run
+        for run in keeping.paper_runs(names)
+        if can_run(run.source)
+    }
+    tasks = [(run.source, output, run.parameters) for output, run in runs.items()]
+    prepare(tasks, folder)
+    left = to_run(tasks)
+    for _, output, _ in tasks:
+        if runs[output].label and output not in [one for _, one, _ in left]:
+            keeping.keep(runs[output], output)
+    failed = set()
+    for (_, output, _), stopped in execute(left, jobs):
+        if stopped:
+            failed.add(output)
+        elif runs[output].label:
+            keeping.keep(runs[output], output)
+    ledger.main()
+    sum_up(list(runs), failed, folder)
+
+
+def can_run(source: Path) -> bool:
+    """Whether what a notebook needs is installed; it is said if not."""
+    if "flower" not in source.stem or find_spec("ray"):
+        return True
+    click.echo(
+        f"skipped {source.stem}  it needs Flower's engine; this installs it: make .venv/engine"
+    )
+    return False
+
+
+def prepare(tasks: list[running.Task], folder: Path) -> None:
+    """Check the names of all parameters, and copy what titles link to."""
+    for source, _, values in tasks:
+        running.check_names(source, values)
+    shutil.copytree(pairs.NOTEBOOKS / "pictures", folder / "pictures", dirs_exist_ok=True)
+
+
+def to_run(tasks: list[running.Task]) -> list[running.Task]:
+    """The tasks that have no run of today's code; of each is said why it is run, or that it is not."""
+    left = []
+    for task in tasks:
+        name, why = task[1].stem, running.reason_to_run(*task)
+        click.echo(
+            f"{'to run' if why else 'skipped':7} {name}  {why or 'nothing changed since its run'}"
+        )
+        left += [task] if why else []
+    return left
+
+
+def execute(tasks: list[running.Task], jobs: int) -> Iterator[tuple[running.Task, str]]:
+    """Run tasks; yield each with what stopped it, empty where it ran through."""
+    # With the time that is left, where somebody looks on: not in a log.
+    outcomes = tqdm(running.run_all(tasks, jobs), total=len(tasks), unit="notebook", disable=None)
+    for task, stopped in zip(tasks, outcomes, strict=True):
+        tqdm.write(f"{'FAILED' if stopped else 'done':7} {task[1].stem}  {stopped}".rstrip())
+        yield task, stopped
+
+
+def sum_up(outputs: list[Path], failed: set[Path], folder: Path) -> NoReturn:
+    """Print the claims of what ran through, and how many did; exit with 1 where one failed."""
+    done = [output for output in outputs if output not in failed]
+    found = [one for output in done for one in pairs.claims(pairs.read(output))]
     for one in found:
         click.echo(f"[{one['verdict']}] {one['id']}: {one['shown']}")
     click.echo(
-        f"claims: {totals(found)}\n{len(tasks) - failed} of {len(tasks)} notebooks ran through, see {folder}"
+        f"claims: {totals(found)}\n{len(done)} of {len(outputs)} notebooks ran through, see {folder}"
     )
     sys.exit(bool(failed))
 
@@ -147,21 +219,6 @@ def run_plays(names, number, jobs) -> None:
         f"{len(found) - failed} of {len(found)} plays say what their runs print, see {BUILD / 'plays'}"
     )
     sys.exit(bool(failed))
-
-
-@main.command()
-@click.argument("names", nargs=-1, required=True)
-@click.option(
-    "--parameters",
-    type=PATH,
-    default=pairs.NOTEBOOKS / "paper.yaml",
-    help="What they were run with.",
-)
-def keep(names, parameters) -> None:
-    """Keep runs with another file of parameters in notebooks/results: what differs from the committed notebooks."""
-    for name in names:
-        click.echo(keeping.keep(pairs.find(name).stem, parameters, BUILD / parameters.stem))
-    ledger.main()
 
 
 @main.command("ledger")

@@ -19,8 +19,11 @@ import papermill
 import yaml
 from joblib import Parallel, delayed, parallel_config
 
-from .pairs import claims, find, normalise, read
+import fgmp
 
+from .pairs import NOTEBOOKS, claims, find, normalise, read
+
+Task = tuple[Path, Path, dict]  # the .py half, the notebook that is written, the parameters
 # The folder, beside the outputs, of what is to be executed: one for each process that runs notebooks.
 STARTS = f".starts-{os.getpid()}"
 # Papermill with variables that are set before anything is imported: Windows has no `env`.
@@ -41,6 +44,47 @@ def check_names(source: Path, names) -> None:
         )
 
 
+def code_of(source: Path) -> list[str]:
+    """The cells of code of a notebook."""
+    cells = jupytext.read(source).cells
+    return [cell.source for cell in cells if cell.cell_type == "code"]
+
+
+def digest(value) -> str:
+    """Twelve digits that stand for a value of JSON."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def made_of(source: Path, parameters: dict) -> dict[str, str]:
+    """What the outputs of a run depend on, by name, as digests. Text around the code is not among it."""
+    shared = [NOTEBOOKS / "book" / f"{name}.py" for name in ("checks", "claims", "figures")]
+    package = sorted(Path(fgmp.__file__).parent.rglob("*.py"))
+    return {
+        "its code": digest(code_of(source)),
+        "its parameters": digest(parameters),
+        "fgmp": digest([path.read_text(encoding="utf-8") for path in package]),
+        "what the notebooks share": digest([path.read_text(encoding="utf-8") for path in shared]),
+    }
+
+
+def reason_to_run(source: Path, output: Path, parameters: dict) -> str:
+    """Why a notebook is to be run, in a few words; empty where `output` ran through and all is as it was."""
+    if not output.exists():
+        return "it has no run"
+    try:
+        about = read(output).metadata
+    except ValueError:  # killed while it was written
+        return "its last run broke off"
+    run = about.get("papermill", {})
+    if run.get("exception"):
+        return "its last run failed"
+    if not run.get("end_time"):
+        return "its last run broke off"
+    before = about.get("made_of", {})
+    changed = [name for name, now in made_of(source, parameters).items() if before.get(name) != now]
+    return f"changed since its last run: {', '.join(changed)}" if changed else ""
+
+
 def command(
     source: Path, output: Path, parameters: dict, alone: bool, start: Path | None = None
 ) -> list[str]:
@@ -51,7 +95,9 @@ def command(
     start = start or output
     output.parent.mkdir(parents=True, exist_ok=True)
     start.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(normalise(jupytext.read(source)), start)
+    notebook = normalise(jupytext.read(source))
+    notebook.metadata["made_of"] = made_of(source, parameters)  # papermill keeps it
+    nbformat.write(notebook, start)
     variables = {name: os.environ.get(name, "1") for name in THREADS}
     variables["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # as in Jupyter
     if "FGMP_DATA" in os.environ:
@@ -64,7 +110,7 @@ def command(
     return [*call, str(start), str(output), *options]
 
 
-def run_all(tasks, jobs: int = 1, address: str | None = None) -> Iterator[str]:
+def run_all(tasks: list[Task], jobs: int = 1, address: str | None = None) -> Iterator[str]:
     """Execute (source, output, parameters) each; yields what stopped it, in one line, empty where it ran through.
 
     `address` is that of a Dask scheduler, whose workers share the tasks in place of `jobs` processes of this machine;
@@ -145,8 +191,7 @@ def sweep(source: Path, points: list[dict], out: Path, jobs=1, address=None, rep
 
 def key(source: Path, point: dict) -> str:
     """Twelve digits that stand for the code of a notebook and its parameters."""
-    code = [cell.source for cell in jupytext.read(source).cells if cell.cell_type == "code"]
-    return hashlib.sha256(json.dumps([code, point], sort_keys=True).encode()).hexdigest()[:12]
+    return digest([code_of(source), point])
 
 
 def write_table(points, files, problems, path: Path) -> None:
@@ -221,6 +266,17 @@ def split_options(options: Iterable[str], flag: str) -> list[tuple[str, str]]:
 
 def read_parameters(path: Path) -> dict[str, dict]:
     """The parameters in a file of YAML, by the full name of the notebook, which may stand there as its number."""
+    found = {}
+    for name, values in read_entries(path).items():
+        stem = find(name).stem
+        if stem in found:
+            raise ValueError(f"{path} has {stem} twice; expected each notebook once")
+        found[stem] = values
+    return found
+
+
+def read_entries(path: Path) -> dict[str, dict]:
+    """The entries of a file of YAML, each with names and values of parameters."""
     file = loaded(path.read_text(encoding="utf-8"), str(path))
     if not isinstance(file, dict) or not file:
         raise ValueError(
@@ -228,14 +284,11 @@ def read_parameters(path: Path) -> dict[str, dict]:
         )
     found = {}
     for name, values in file.items():
-        stem = find(f"{name:02d}" if isinstance(name, int) else str(name)).stem
-        if stem in found:
-            raise ValueError(f"{path} has {stem} twice; expected each notebook once")
         if not isinstance(values, dict):
             raise ValueError(
                 f"{path} has no names and values of parameters under {name}; expected NAME: VALUE"
             )
-        found[stem] = values
+        found[f"{name:02d}" if isinstance(name, int) else str(name)] = values
     return found
 
 
