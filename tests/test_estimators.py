@@ -466,32 +466,51 @@ def test_estimators_are_public_names_without_importing_sklearn():
 
 
 @pytest.mark.parametrize(
-    "n_rows, options, method",
+    "n_rows, n_features, method",
     [
-        (122, {"sparsity": 3}, "shared"),
-        (123, {"sparsity": 3}, "fedgradmp"),
-        (120, {"sparsity": 3, "fit_intercept": False}, "shared"),
-        (121, {"sparsity": 3, "fit_intercept": False}, "fedgradmp"),
-        (182, {"sparsity": 12}, "shared"),
-        (183, {"sparsity": 12}, "fedgradmp"),
+        (19, 401, "shared"),
+        (20, 401, "fedgradmp"),
+        (19, 400, "fedgradmp"),
+        (5, 100, "fedgradmp"),
     ],
 )
-def test_automatic_method_is_fedgradmp_if_all_groups_have_enough_rows(n_rows, options, method):
-    """More than twice 3 T + 1 rows are enough, where T is 20, or two and a half tau."""
-    table = independent_table(n_rows, n_groups=3, n_features=200)
-    assert fgmp.FedGradMPRegressor(**options).fit(*table).method_ == method
+def test_automatic_method_is_shared_for_few_rows_and_many_features(n_rows, n_features, method):
+    """Fewer rows than the 20 features of the path, and more than 20 features for each of these."""
+    table = independent_table(n_rows, n_groups=100, n_features=n_features)
+    assert fgmp.FedGradMPRegressor(5).fit(*table).method_ == method
 
 
-def test_fedgradmp_with_few_rows_and_rounds_warns_of_both():
-    """A fit that asks for FedGradMP by name gets it, with two warnings."""
+@pytest.mark.parametrize("n_rows, is_exact", [(123, True), (122, False)])
+def test_clients_with_few_rows_take_gradient_steps(n_rows, is_exact, monkeypatch):
+    """More than twice 3 T + 1 rows are enough for least squares."""
+    seen = set()
+    exchanges = fgmp.FedGradMP.exchanges
+
+    def keep(self):
+        seen.add(self.solver)
+        return exchanges(self)
+
+    monkeypatch.setattr(fgmp.FedGradMP, "exchanges", keep)
+    fgmp.FedGradMPRegressor(3).fit(*independent_table(n_rows, n_groups=3, n_features=200))
+    assert seen == {None if is_exact else fgmp.GradientDescent(steps=5)}
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_fedgradmp_finds_features_where_clients_have_few_rows(make, backend):
+    """With 5 rows a client, 20 features to select and 100 in all, as many as the shared support."""
+    X, y, groups = independent_table(5, tau=8, n_groups=200, n_features=100)
+    if make is fgmp.FedGradMPClassifier:
+        y = y > 0
+    model = make(8, method="fedgradmp").fit(X, y, groups)
+    np.testing.assert_array_equal(model.support_, np.arange(8))
+
+
+def test_fedgradmp_with_few_rounds_warns():
+    """A fit that asks for FedGradMP by name gets it."""
     model = fgmp.FedGradMPRegressor(
         3, method="fedgradmp", rounds=2, local_iterations=1, batch_size=4
     )
-    few_rows = pytest.warns(
-        fgmp.AdviceWarning, match="10 coefficients .* 1 of 6 clients has no more than 20 rows"
-    )
-    few_rounds = pytest.warns(ConvergenceWarning, match="the rounds ran out: the last of 2")
-    with few_rows, few_rounds:
+    with pytest.warns(ConvergenceWarning, match="the rounds ran out: the last of 2"):
         model.fit(*regression_table())
 
 

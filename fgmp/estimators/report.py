@@ -21,6 +21,13 @@ from .performance_sums import (
 from .session import LoggedRun
 from .unit_check import UnitComparison
 
+# How the features were selected, and why so, by `method_` of an estimator.
+_SELECTED_BY = {
+    "fedgradmp": "FedGradMP: each client selects, and the server averages",
+    "shared": "SharedSupportGradMP: clients see too little, and their gradients are added up first",
+    "all": "nothing: all features are in the model",
+}
+
 # What a client sends in one exchange, in words that need no knowledge of the method.
 _FORMS: dict[type[Method], str] = {
     Moments: "means and mean squares of all columns and the outcome",
@@ -102,7 +109,7 @@ class FitReport:
     >>> import fgmp
     >>> X = np.random.default_rng(0).standard_normal((60, 3))
     >>> report = fgmp.FedGradMPRegressor(1).fit(X, X[:, 1], groups=["A", "B"] * 30).report()
-    >>> report.facts[:2]
+    >>> report.facts[0], report.facts[2]
     (('model', 'FedGradMPRegressor, 1 of 3 features'), ('groups', 'A, B'))
     >>> print(report.stages[0].what)
     means and mean squares of all columns and the outcome
@@ -156,6 +163,7 @@ def report_of(model: Any) -> FitReport:
             "model",
             f"{type(model).__name__}, {len(model.support_)} of {model.n_features_in_} features",
         ),
+        ("selected by", _SELECTED_BY[model.method_]),
         ("groups", ", ".join(map(str, model.groups_))),
         ("took no part, or left", absent),
         ("protection", protection_of(model)),

@@ -26,6 +26,7 @@ from ..shared_support.elimination import backwards
 from ..shared_support.method import SharedState, SharedSupportGradMP
 from ..shared_support.newton import NewtonOnSupport, SupportState
 from ..shared_support.sketches import CountSketch
+from ..solvers import GradientDescent
 from ..sparse_model import Array, IndexArray, SparseModel
 from ..transport import Transport
 from .client_sums import HeldOutLosses
@@ -35,6 +36,11 @@ from .standardization import Standardization, StandardizationStats, standardizat
 
 # A path begins with at least this number of features.
 _LEAST_INITIAL = 20
+# FedGradMP takes gradient steps where a client has too few rows for a least squares solution.
+_GRADIENT_STEPS = 5
+# A client with fewer rows than features to select loses features that matter if it selects among
+# many: with 5 rows and 2,000 features half of them, with 20 rows, or 5 rows and 100 features, none.
+_MANY_FEATURES = 20
 # Least squares of m noisy rows on k Gaussian features has the excess error k / (m - k - 1) times
 # the noise: unbounded at m = k, and at most the noise itself from m = 2 k + 1 on.
 ROWS_PER_COEFFICIENT = 2
@@ -95,10 +101,13 @@ class InitialSize(NamedTuple):
         Number of features that the rounds select.
     method : {"fedgradmp", "shared"}
         The method of the rounds.
+    is_exact : bool
+        Whether clients of FedGradMP solve least squares exactly, and take no gradient steps.
     """
 
     n_features: int
     method: str
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +213,7 @@ class SparsityPath:
     >>> X = np.random.default_rng(0).standard_normal((300, 5))
     >>> y = X[:, 1] - X[:, 4] + 0.1 * np.random.default_rng(1).standard_normal(300)
     >>> fgmp.FedGradMPRegressor("cv").fit(X, y, groups=np.arange(300) % 5).cv_
-    SparsityPath(chosen 2 of 6 sparsities from 0 to 5, groups held out)
+    SparsityPath(chosen 2 of 6 sparsities from 0 to 5, rows held out)
     """
 
     table: dict[str, Array]
@@ -307,12 +316,12 @@ def initial_size(settings: FitSettings, grid: Sequence[int]) -> InitialSize:
 
     method = settings.method
     if method == "auto":
-        needed = ROWS_PER_COEFFICIENT * settings.n_coefficients_per_client(n_features)
-        method = "fedgradmp" if least_rows > needed else "shared"
-    elif method == "fedgradmp":  # as many as the rows of the smallest client identify
-        reach = (least_rows // ROWS_PER_COEFFICIENT - 1) // 3
-        n_features = max(min(n_features, reach), largest, 1)
-    return InitialSize(n_features, method)
+        has_few_rows = least_rows < n_features
+        has_many_features = p > _MANY_FEATURES * n_features
+        method = "shared" if has_few_rows and has_many_features else "fedgradmp"
+
+    needed = ROWS_PER_COEFFICIENT * settings.n_coefficients_per_client(n_features)
+    return InitialSize(n_features, method, is_exact=settings.is_quadratic and least_rows > needed)
 
 
 def most_identifiable(n_rows: int, n_folds: int, sparsity: int | str | None) -> int:
@@ -334,7 +343,7 @@ def select_features(
     costs_before = Counter(session.totals)
     if size.method == "fedgradmp":
         clients = clients.with_intercept_scale(float(settings.n_intercepts))
-        method: Method = _fedgradmp(settings, size.n_features)
+        method: Method = _fedgradmp(settings, size)
         # A run with noise takes no state: it starts from the model without features anyway.
         state: Any = None if settings.is_private else clients.null_model
     else:
@@ -365,10 +374,19 @@ def select_features(
     return SelectedFeatures(SparseModel.of(coefficients), result.history | costs, n_rounds)
 
 
-def _fedgradmp(settings: FitSettings, n_features: int) -> FedGradMP:
-    """Return FedGradMP for a number of features."""
+def _fedgradmp(settings: FitSettings, size: InitialSize) -> FedGradMP:
+    """Return FedGradMP for a number of features.
+
+    On few rows gradient steps from the model of the server stay near it, where a least squares
+    solution would follow the noise of the rows.
+    """
+    solver = None if size.is_exact else GradientDescent(steps=_GRADIENT_STEPS)
     return FedGradMP(
-        n_features, settings.local_iterations, settings.batch_size, selection=settings.selection
+        size.n_features,
+        settings.local_iterations,
+        settings.batch_size,
+        solver=solver,
+        selection=settings.selection,
     )
 
 
