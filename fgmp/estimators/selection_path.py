@@ -19,6 +19,7 @@ from .._support.linear_algebra import solve_semidefinite
 from .._support.optional import needs
 from .._support.warnings import advise_once
 from ..callbacks import stop_when_stalled
+from ..descent import GradientDescent
 from ..fedgradmp import FedGradMP
 from ..recording import Run
 from ..rounds import Method
@@ -26,7 +27,6 @@ from ..shared_support.elimination import backwards
 from ..shared_support.method import SharedState, SharedSupportGradMP
 from ..shared_support.newton import NewtonOnSupport, SupportState
 from ..shared_support.sketches import CountSketch
-from ..solvers import GradientDescent
 from ..sparse_model import Array, IndexArray, SparseModel
 from ..transport import Transport
 from .client_sums import HeldOutLosses
