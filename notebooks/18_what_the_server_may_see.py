@@ -139,8 +139,9 @@ seen = {
 }
 for where, values in seen.items():
     print(f"{where:22} correlation with an image {np.median(values):.2f} ({min(values):.2f} to {max(values):.2f})")
+in_the_clear = np.array(seen["in the open"])
 claim("server-open", f"digits, {n_clients} clients with one image: the correlation of an image with the gradient that its "
-    "client sends in the open", np.array(seen["in the open"]), np.array(seen["in the open"]) > 0.999, source="ours",
+    "client sends in the open", f"at least {in_the_clear.min():.3f} at each client", in_the_clear > 0.999, source="ours",
     expected="above 0.999")
 
 # %% [markdown]
@@ -268,7 +269,8 @@ for ax, N in zip(axes.flat, private_clients, strict=False):
     ax.minorticks_off()
 for ax in axes.flat[len(private_clients):]:
     ax.set_visible(False)
-fig.supxlabel("epsilon of the run")
+for ax in axes[-1]:
+    ax.set_xlabel("epsilon of the run")
 legend = fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
 alt(fig, "Relative error against epsilon, a panel for each number of clients: with twelve clients all methods lie above the "
     "zero model at small epsilon; with more clients the errors fall.")
@@ -289,9 +291,9 @@ for N, name in product(private_clients, ("SharedSupportGradMP", "FedGradMP")):
 # ## The answer
 #
 # In the open a server that wants to know holds what a client has: the gradient of one image is the image. Under masks it
-# holds noise and one sum, recovery is exact wherever it is in the open, and ten rounds of ten clients take 0.5 MB in
-# place of 0.38. Noise protects from whoever sees the model, and a dozen clients are too few for it. At epsilon = 2 and
-# 100 clients FedGradMP ends at a relative error of 0.3.
+# holds noise and one sum; recovery is exact wherever it is in the open, and ten rounds of ten clients take 0.5 MB in
+# place of 0.38. Noise protects from whoever sees the model, and a dozen clients are too few for it: at epsilon = 2 both
+# methods end above the error of the zero model. With 100 clients FedGradMP ends at a relative error of 0.3.
 #
 # ## Predict, then change
 #
@@ -299,14 +301,27 @@ for N, name in product(private_clients, ("SharedSupportGradMP", "FedGradMP")):
 #
 #    <details><summary>What comes out</summary>
 #
-#    ANSWER1
+#    Almost all: the sum of two is as good as each, with a correlation of 0.98 to 0.99. And whoever is one of the two
+#    subtracts its own part and has the other's exactly. Masks need a crowd, and so the package refuses what would rest
+#    on one client.
+#
+#    ```text
+#    under masks            correlation with an image 0.02 (0.00 to 0.04)
+#    in the sum             correlation with an image 0.99 (0.98 to 0.99)
+#    ```
 #
 #    </details>
 # 2. **`image_epsilon: 1000`.** A number that a report might call differentially private. What is left of the image?
 #
 #    <details><summary>What comes out</summary>
 #
-#    ANSWER2
+#    As much as in the mean without noise, nearly: 0.73 against 0.76. Epsilon is an exponent, and a factor of
+#    $e^{1000}$ promises nothing.
+#
+#    ```text
+#    in the sum             correlation with an image 0.76 (0.06 to 0.91)
+#    in the sum with noise  correlation with an image 0.73 (0.09 to 0.89)
+#    ```
 #
 #    </details>
 # 3. **`private_clients: [300]`.** Between 100 clients, where FedGradMP is ahead at epsilon = 2, and 3000, where the
@@ -314,7 +329,14 @@ for N, name in product(private_clients, ("SharedSupportGradMP", "FedGradMP")):
 #
 #    <details><summary>What comes out</summary>
 #
-#    ANSWER3
+#    FedGradMP, and by more than at 100: 0.067 against 0.17 at epsilon = 2 (before: 0.3 against 0.53 at 100 clients, and
+#    nearly level at 1000). A client has ten rows for three atoms here, so it can solve alone. The sums overtake only
+#    where their noise is below the floor at which an average of local solutions ends, about 0.04.
+#
+#    ```text
+#    epsilon 2,   300 clients: FedGradMP           0.067
+#    epsilon 2,   300 clients: SharedSupportGradMP 0.17
+#    ```
 #
 #    </details>
 #
