@@ -165,7 +165,7 @@ def _column_names(
 
 
 def _groups(fitted: Any, table: CsvTable, column: str | None) -> list[str] | None:
-    """Return the group of each row as text; None if all rows get the one or the mean intercept."""
+    """Return the group of each row as text; None if all rows get the one or the common intercept."""
     if not hasattr(fitted, "intercepts_"):
         if column is not None:
             raise ValueError(
@@ -174,7 +174,7 @@ def _groups(fitted: Any, table: CsvTable, column: str | None) -> list[str] | Non
         return None
     if column is None:
         _warn(
-            "all rows get the mean intercept; --groups COLUMN gives them that of their group",
+            "all rows get the common intercept; --groups COLUMN gives them that of their group",
         )
         return None
 
@@ -182,7 +182,7 @@ def _groups(fitted: Any, table: CsvTable, column: str | None) -> list[str] | Non
     unknown = sorted(set(groups) - {str(group) for group in fitted.intercepts_})
     if unknown:
         _warn(
-            f"groups {unknown[:5]} took no part in the fit: their rows get the mean intercept",
+            f"groups {unknown[:5]} took no part in the fit: their rows get the common intercept",
         )
     return groups
 
@@ -200,7 +200,7 @@ def _predictions(fitted: Any, X: Any, groups: list[str] | None) -> dict[str, Any
     with suppress_advice():  # what `predict` would advise is printed by `_groups`
         columns = {"prediction": fitted.predict(X, **options)}
     if hasattr(fitted, "predict_proba"):
-        probabilities = fitted.predict_proba(X).T
+        probabilities = fitted.predict_proba(X, **options).T
         names = [f"probability of {label}" for label in fitted.classes_.tolist()]
         columns |= zip(names, probabilities, strict=True)
     return columns

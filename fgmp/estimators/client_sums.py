@@ -221,7 +221,7 @@ class HeldOutLosses(ClientSums):
     seed, min_rows : int
         Of the folds, as in `fgmp.estimators.folds.Fold`.
     intercept_per_client : bool
-        Whether the intercept is the mean residual of the rows of a client that train.
+        Whether the intercept is the best one of the rows of a client that train.
     unit : float
         The unit of losses.
     """
@@ -246,7 +246,8 @@ class HeldOutLosses(ClientSums):
     def losses(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """Return the losses of a client. One that holds out nothing returns zeros."""
         intercepts, *models = message
-        targets, weights, loss = split_weights(client)
+        split = split_weights(client)
+        targets, weights, loss = split
         folds = assign_folds(targets, client.client_id, self.n_folds, self.seed, self.min_rows)
 
         by_fold = np.zeros((self.n_folds, self.n_models))
@@ -254,8 +255,8 @@ class HeldOutLosses(ClientSums):
             is_out = folds == index // self.n_models
             predictions = client.predictions(model) + intercept.reshape(model.shape[1:])
             if self.intercept_per_client and not is_out.all():
-                residuals = (targets - predictions)[~is_out]
-                predictions = predictions + weights[~is_out] @ residuals / weights[~is_out].sum()
+                training = split.take(~is_out)
+                predictions = predictions + training.best_intercept(predictions[~is_out])
             losses = loss.values(predictions[is_out], targets[is_out])
             by_fold.flat[index] = weights[is_out] @ losses / (len(targets) * self.unit)
 

@@ -186,7 +186,7 @@ def initial_size(settings: FitSettings, grid: Sequence[int]) -> InitialSize:
     grid : sequence of int
         The sparsities to choose from, increasing.
     """
-    p = settings.n_features
+    p = settings.n_choices
     weight = settings.total_weight
     largest = grid[-1]
     # A row of weight 2 counts as two rows.
@@ -194,7 +194,7 @@ def initial_size(settings: FitSettings, grid: Sequence[int]) -> InitialSize:
 
     wanted = max(_LEAST_INITIAL, ceil(2.5 * largest))
     n_features = max(min(p, wanted, round(weight) // 3), largest, 1)
-    if p > weight:  # then 3 T features may interpolate the rows that train
+    if settings.n_features > weight:  # then 3 T features may interpolate the rows that train
         reach = most_identifiable(round(weight), settings.n_folds, settings.sparsity)
         n_features = max(min(n_features, reach), largest, 1)
 
@@ -303,19 +303,22 @@ def eliminate_backwards(
     """Return the minimiser on the features of a model, and on fewer and fewer of them.
 
     Features are removed one at a time by backward elimination on the pooled Hessian. The path ends
-    with the model without features.
+    with the model without features, or with those only that are always included.
     """
     settings = session.settings
     path = {0: clients.null_model}
-    if len(model.used_atoms) <= settings.n_intercepts:
+    has_always_included = len(settings.always_include) > 0
+    if len(model.used_atoms) <= settings.n_intercepts and not has_always_included:
         return path
 
     solver = NewtonOnSupport(settings.newton_steps, settings.selection_ridge)
     state = session.query(solver, clients.transport, support_state(settings, model))
     minimiser = state.model
-    path[len(minimiser.used_atoms) - settings.n_intercepts] = minimiser
+    path[settings.n_chosen(minimiser)] = minimiser
     hessian = state.curvature.astype(np.float64)
-    for n_features, positions, values in backwards(minimiser, hessian, settings.selection):
+    # The smallest model has those that are always included, if there are any.
+    least = 0 if has_always_included else 1
+    for n_features, positions, values in backwards(minimiser, hessian, settings.selection, least):
         path[n_features] = SparseModel(
             minimiser.support[positions],
             values.astype(minimiser.values.dtype),
