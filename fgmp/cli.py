@@ -18,7 +18,8 @@ _PREDICT = """\
 Print predictions of MODEL for the rows of the CSV file TABLE.
 
 MODEL is a file with the JSON of a fitted estimator, model.to_json(): reading it runs no code. The
-columns are found by their names, or are in the order of the fit if it had no names. A classifier's
+columns are found by their names, or are in the order of the fit if it had no names. Categories are
+text, and empty cells are missing values, for a model that was fitted with them. A classifier's
 probabilities stand beside its predictions.
 """
 
@@ -114,7 +115,7 @@ def _predict(options: argparse.Namespace) -> None:
     """Print predictions of a model for the rows of a table, as CSV."""
     fitted = _read_model(options.model)
     table = _read_table(options.table, has_header=options.header is not False)
-    X = table.numbers(_column_names(fitted, table, options.groups, options.header))
+    X = _features(fitted, table, _column_names(fitted, table, options.groups, options.header))
     if not len(X):
         raise ValueError("the table has no rows; expected at least one")
     groups = _groups(fitted, table, options.groups)
@@ -162,6 +163,15 @@ def _column_names(
             f"the table has {len(names)} columns of features; expected {fitted.n_features_in_}"
         )
     return names
+
+
+def _features(fitted: Any, table: CsvTable, names: list[str]) -> Any:
+    """Return the columns that a model takes: numbers, or cells that it encodes itself."""
+    if not hasattr(fitted, "encoding_"):
+        return table.numbers(names)
+    variables = zip(names, fitted.encoding_.variables, strict=True)
+    categories = [name for name, variable in variables if variable.is_category]
+    return table.values(names, categories)
 
 
 def _groups(fitted: Any, table: CsvTable, column: str | None) -> list[str] | None:

@@ -121,6 +121,13 @@ class TrainingData(NamedTuple):
     codes: IndexArray
 
 
+def _words_on_choices(settings: FitSettings) -> str:
+    """Return what the largest sparsity is, in words."""
+    if settings.always_include or settings.block_of is not None:
+        return "the number of features to choose from"
+    return "the number of features"
+
+
 def _report_nothing(words: str, run: Run, unit: float) -> None:
     """Report no progress."""
 
@@ -413,17 +420,18 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         if is_word and self.sparsity == "all":
             if settings.n_features > _MAX_DENSE_FEATURES:
                 raise ValueError(
-                    f"X has {settings.n_features} features; expected at most {_MAX_DENSE_FEATURES} with "
-                    'sparsity="all"'
+                    f"X has {settings.n_features} features; expected at most "
+                    f'{_MAX_DENSE_FEATURES} with sparsity="all"'
                 )
             return [n_features]
         if is_word and self.sparsity == "cv":
-            return self._grid_of_cross_validation(n_features, n_rows)
-        why = "the number of features; or 'all', 'cv', None"
+            return self._grid_of_cross_validation(settings, n_rows)
+        why = f"{_words_on_choices(settings)}; or 'all', 'cv', None"
         return [check_integer("sparsity", self.sparsity, at_least=0, at_most=n_features, why=why)]
 
-    def _grid_of_cross_validation(self, n_features: int, n_rows: int) -> list[int]:
+    def _grid_of_cross_validation(self, settings: FitSettings, n_rows: int) -> list[int]:
         """Return the sparsities that "cv" chooses from."""
+        n_features = settings.n_choices
         if self.sparsities is None:
             largest = max(n_rows // 2, 1)
             if n_features > n_rows:
@@ -433,7 +441,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         expected = "a sequence of integers, or None"
         sparsities = check_sequence("sparsities", self.sparsities, expected)
         check_integer("the number of sparsities", len(sparsities))
-        why = "the number of features"
+        why = _words_on_choices(settings)
         return sorted(
             {
                 check_integer("sparsities", sparsity, at_least=0, at_most=n_features, why=why)
@@ -491,7 +499,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         categories = [
             index for index, variable in enumerate(self.encoding_.variables) if variable.is_category
         ]
-        plan = EncodingPlan(tuple(self._input_names()), tuple(categories), {}, self.missing)
+        names = tuple(variable.name for variable in self.encoding_.variables)
+        plan = EncodingPlan(names, tuple(categories), {}, self.missing)
         return self.encoding_.encode(plan.read(X))
 
     def _validated(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
@@ -607,6 +616,13 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             warn_user(
                 f"Features {names} are constant, or so small that their squares are zero: "
                 "their coefficients are zero."
+            )
+        if fitted.intercepts is not None and len(self.intercepts_) < len(self.groups_):
+            without = [name for name in self.groups_.tolist() if name not in self.intercepts_]
+            warn_user(
+                f"the rows of the groups [{preview(without, 5)}] determine no intercept of their "
+                "own: a class is missing there, or every count is zero. predict gives them the "
+                "common one"
             )
         if fitted.unusual:
             advise_once("units", self._words_on_units(fitted.unusual))
@@ -1026,7 +1042,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
 
 @dataclass(eq=False, repr=False)
 class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
-    """Linear regression on a few features, fitted over groups that keep their rows to themselves.
+    """Linear or Poisson regression on a few features, over groups that keep their rows.
 
     Each group is one client. The groups send sums, for common units. FedGradMP, or its relative
     with a shared support, selects more features than are asked for. Features are then removed one
@@ -1046,8 +1062,9 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         T: 20, or 2.5 tau, but no more than all features or a third of the rows, and if features
         outnumber the rows a sixth of those that train. ``"shared"`` asks for whole gradients.
     fit_intercept : True, "per_group" or False
-        ``"per_group"`` lets each group centre its own rows, as the within estimator for panel data
-        does.
+        ``"per_group"`` is an intercept for each group, as a column of ones for each would be. A
+        group works it out itself: it subtracts its own means, as the within estimator for panel
+        data does, or for counts and classes shifts its predictions by what fits its rows best.
     standardize : {"auto"} or bool
         Whether features compete for the support in units of their standard deviation (about zero,
         if there is no intercept). ``"auto"`` does so if X is dense: in units of deviations a word
@@ -1090,17 +1107,44 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         (`cross_val_score`, `GridSearchCV`) spends it each time, and `bootstrap` refuses.
     random_state : int, RandomState or None
         Seed of cohorts, minibatches and folds.
+    always_include : str, int, or sequence of these, optional
+        Columns, by name or index, that are in every model, such as age and sex. They are none of
+        the tau: ``sparsity=3`` chooses three others, and ``sparsity=0`` none.
+    missing : {"error", "indicator"}
+        What to do where a value is missing. ``"error"`` refuses it, and names the column.
+        ``"indicator"`` puts the mean of the values that are there in its place, over all groups,
+        and adds a column that says so, ``cholesterol is missing``, if a value is missing in any
+        group. The two are selected together and count as one. A column may be missing at a whole
+        group. Columns become float64. Not with a sparse X.
+    categories : sequence of str or int, or mapping, optional
+        Columns, by name or index, that are categories: text, or numbers that stand for kinds. A
+        category becomes a column of zeros and ones, ``ward=B``, for each of its levels but the most
+        frequent one, the reference. All levels are selected together and count as one. The levels
+        are the union of those that occur in any group. Over Flower the set of its levels leaves a
+        client for that, in the open; a mapping from columns to levels names them beforehand, so
+        that nothing does, and `secure` asks for one. With ``missing="indicator"`` a category that
+        is missing is a level more.
+    loss : {"squared", "poisson"}
+        ``"poisson"`` is for counts: a coefficient is the logarithm of a rate ratio, `predict`
+        returns expected counts, and `score` the share of the deviance that is explained. With C the
+        penalty is that of `sklearn.linear_model.PoissonRegressor` with alpha = 1 / (C n), in
+        standardised units.
 
     Attributes
     ----------
-    coef_ : ndarray, shape (n_features,)
-        The coefficients, in the units of the data.
+    coef_ : ndarray, shape (n_columns,)
+        The coefficients, in the units of the data. The columns are those of X; with `missing` or
+        `categories` they are ``encoding_.column_names()``.
     intercept_ : float
-        The intercept, in the units of the data. With ``fit_intercept="per_group"`` it is the mean
-        of those of the groups.
+        The intercept, in the units of the data. With ``fit_intercept="per_group"`` it is the best
+        one of all rows, given the coefficients: for the squared loss, the mean of those of the
+        groups.
     intercepts_ : dict
-        With ``fit_intercept="per_group"`` the intercept of each group, except under masks, which
-        reveal the mean alone.
+        With ``fit_intercept="per_group"`` the intercept of each group whose rows determine one. It
+        is sent once, at the end, and averaged with no other; under masks it stays with the group,
+        which works it out by `intercept_of`.
+    encoding_ : Encoding
+        With `missing` or `categories` what the columns of X become, for all groups alike.
     support_ : ndarray of int
         The features with a coefficient that is not zero.
     groups_ : ndarray

@@ -20,6 +20,7 @@ from .profiled_loss import (
     Quadratic,
     intercept_of_rows,
     mean_loss,
+    newton_step,
 )
 from .session import Session
 from .standardization import StandardizationStats
@@ -159,8 +160,7 @@ def _common_intercept(
 
     current = at(b)
     for _ in range(MOST_STEPS):
-        hessian = current.hessian + RIDGE * np.eye(n_outputs)
-        step = -np.linalg.solve(hessian, current.gradient)
+        step = newton_step(settings.loss, current, b, RIDGE)
         if np.abs(step).max() <= _SETTLED * (1 + np.abs(b - start).max()):
             return np.asarray(b + step)
         rounding = ROUNDINGS * np.finfo(np.float64).eps * abs(current.value)

@@ -255,9 +255,10 @@ class NewtonOnSupport(SupportSolver):
     Notes
     -----
     With several steps, a step that raised the objective is halved, and a last exchange compares
-    objectives. A round in which no halving was enough hands the half of the last step to the next. Before the first step is halved, the zero model on the support is tried in its
-    place, once: from a point that ran away, where a loss has hardly any curvature, no step leads
-    back, and from zero Newton steps converge.
+    objectives. A round in which no halving was enough hands the half of the last step to the next.
+    Before the first step is halved, the zero model on the support is tried in its place, once: from
+    a point that ran away, where a loss has hardly any curvature, no step leads back, and from zero
+    Newton steps converge.
 
     Without a ridge, a softmax Hessian arrives with its mean curvature along the directions that
     change all classes of a feature alike. It has none of its own there, and no step moves along
