@@ -306,7 +306,9 @@ def test_predict_with_some_unknown_groups_warns_of_all_of_them(own_intercepts):
     """Rows of known groups keep their own intercepts."""
     model, X, _, _ = own_intercepts
     several = np.array(["new", None, 0, 99, np.nan], object)
-    with pytest.warns(fgmp.AdviceWarning, match=r"groups \[None, nan, 99, 'new'\] have no intercept"):
+    with pytest.warns(
+        fgmp.AdviceWarning, match=r"groups \[None, nan, 99, 'new'\] have no intercept"
+    ):
         found = model.predict(X[:5], groups=several)
     expected = mean_predictions(model, X[:5])
     expected[2] += model.intercepts_[0] - model.intercept_

@@ -6,6 +6,7 @@ import statsmodels.api as sm
 from cases import table_in_several_units
 from hypothesis import given
 from property_settings import repeatable, seeds
+from scipy import sparse
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
@@ -265,3 +266,17 @@ def test_report_says_where_the_intercepts_are():
 def test_bootstrap_draws_groups_with_their_intercepts():
     model, *_ = fitted("two classes", C=1.0)
     assert model.bootstrap(4, random_state=0).inclusion[[0, 2, 4]].min() >= 0.5
+
+
+@pytest.mark.parametrize("kind", ["two classes", "counts"])
+def test_sparse_table_has_the_coefficients_of_the_dense_one(kind):
+    """Each client centres its rows, and no zero is filled in."""
+    X, y, groups = levelled_table(kind)
+    X = X.to_numpy() * (np.random.default_rng(0).random(X.shape) < 0.4)
+    options = {"fit_intercept": "per_group", "method": "shared", "standardize": True}
+    model = fgmp.FedGradMPClassifier(3, **options)
+    if kind == "counts":
+        model = fgmp.FedGradMPRegressor(3, loss="poisson", **options)
+    dense = model.fit(X, y, groups).coef_
+    found = model.fit(sparse.csr_array(X), y, groups).coef_
+    np.testing.assert_allclose(found * X.std(axis=0), dense * X.std(axis=0), atol=1e-7)

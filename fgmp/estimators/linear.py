@@ -80,6 +80,7 @@ from .unit_check import UnusualColumn
 
 __all__ = [
     "Bootstrap",
+    "Encoding",
     "FedGradMPClassifier",
     "FedGradMPRegressor",
     "FitReport",

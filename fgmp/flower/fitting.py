@@ -91,7 +91,7 @@ def table_app(read: ReadTable, **options: Any) -> Any:
         return {"levels": json.dumps([[i, levels[i]] for i in plan.open_categories])}
 
     def load(context: Any, settings: Mapping[str, Any]) -> tuple[Any, Array]:
-        X, y = _read(read, context, settings["features"])
+        read_X, y = _read(read, context, settings["features"])
         if len(y) < settings["min_rows"]:
             raise ValueError(
                 f"{len(y)} rows, and min_rows is {settings['min_rows']}: this site takes no part"
@@ -100,12 +100,16 @@ def table_app(read: ReadTable, **options: Any) -> Any:
         targets = _targets(y, classes)
         plan = _plan_of(settings)
         if plan is None:
-            X = _in_precision(X)
+            X = _in_precision(read_X)
         else:
-            X = _columns_of_numbers(plan, X, settings)
+            X = _columns_of_numbers(plan, read_X, settings)
 
         if settings["dtype"] is None:
-            _warn_of_few_rows_in_sums(X, y, settings)
+            if plan is None:
+                _warn_of_few_rows_in_sums(X, y, settings["features"], settings)
+            else:
+                columns, names = _columns_in_sums(plan, read_X)
+                _warn_of_few_rows_in_sums(columns, y, names, settings)
             # The client says who it is, and only the number of its targets leaves it. Numbers stay
             # zero, which no precision of X refuses.
             return X, targets if classes else np.zeros(len(y), X.dtype)
@@ -149,12 +153,26 @@ def _columns_of_numbers(plan: EncodingPlan, X: Any, settings: Mapping[str, Any])
     return np.nan_to_num(table.numbers, nan=0.0)
 
 
-def _warn_of_few_rows_in_sums(X: Any, y: Array, settings: Mapping[str, Any]) -> None:
+def _columns_in_sums(plan: EncodingPlan, X: Any) -> tuple[Array, list[str]]:
+    """Return columns that sums are made of for a table with gaps and categories, and their names.
+
+    They are numbers, where values are missing, and the levels that the client has itself.
+    """
+    table = _raw_table(plan, X)
+    levels = table.levels()
+    names = [*plan.names, *(f"{name} is missing" for name in plan.names)]
+    names += [f"{plan.names[index]}={level}" for index in sorted(levels) for level in levels[index]]
+    return table.statistics(levels), names
+
+
+def _warn_of_few_rows_in_sums(
+    X: Any, y: Array, names: Sequence[str], settings: Mapping[str, Any]
+) -> None:
     """Warn in the client's own log, before its first update, of sums that rest on few rows."""
     if not settings["sums_in_the_open"]:
         return
     min_rows = settings["min_rows"]
-    few = few_rows_in_sums(X, y, settings["features"], settings["classes"], min_rows)
+    few = few_rows_in_sums(X, y, names, settings["classes"], min_rows)
     if few:
         warn_user(
             f"fewer than min_rows={min_rows} rows of this site {few}, and its sums tell the server "

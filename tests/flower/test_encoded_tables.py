@@ -166,3 +166,13 @@ def test_bootstrap_over_flower_has_the_bits_of_one_process():
     over = bootstrap_over(model, grid, 3, n_resamples=3, random_state=0, report=lambda line: None)
     here = estimator.fit(TABLE, SCORE, GROUPS).bootstrap(3, random_state=0)
     np.testing.assert_array_equal(over.coef, here.coef)
+
+
+def test_client_is_warned_of_a_level_and_a_gap_of_few_rows():
+    """In its own log, before its first update: sums tell of these rows."""
+    X = TABLE.copy()
+    X.loc[0, "age"] = np.nan
+    X.loc[3, "sex"] = "x"
+    grid = grid_of(X, SCORE)
+    with pytest.warns(fgmp.AdviceWarning, match="'age is missing', 'sex=x'"):
+        fit_over(REGRESSOR(2, rounds=1, **ENCODED), grid, 3, NAMES, report=lambda line: None)
