@@ -175,7 +175,7 @@ def _features(fitted: Any, table: CsvTable, names: list[str]) -> Any:
 
 
 def _groups(fitted: Any, table: CsvTable, column: str | None) -> list[str] | None:
-    """Return the group of each row as text; None if all rows get the one or the common intercept."""
+    """Return the group of each row as text; None if all rows get the common intercept."""
     if not hasattr(fitted, "intercepts_"):
         if column is not None:
             raise ValueError(
