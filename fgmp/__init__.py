@@ -38,7 +38,8 @@ look at it
 stop, keep and resume it
     `stop_at`, `stop_when_stalled`, `Checkpoint`
 choose a basis and what is counted
-    `StandardBasis`, `Dictionary`, `gaussian_dictionary`, `ksvd`; `PerOutput`, `PerAtom`, `Overall`
+    `StandardBasis`, `Dictionary`, `gaussian_dictionary`, `ksvd`; `PerOutput`, `PerAtom`,
+    `PerBlock`, `Overall`
 decide what the server sees, and what it does with it
     `Mean`, `Median`, `TrimmedMean`, `SecureSum`, `GaussianNoise` (with its `Ledger`)
 try failing clients
@@ -113,6 +114,7 @@ from .baselines.first_order import FedAvg, FedHT, FedIterHT, FedMid
 from .callbacks import Bar, Checkpoint, stop_at, stop_when_stalled
 from .classification_losses import LogisticLoss, SoftmaxLoss
 from .client import Client, ProblemInfo
+from .count_losses import PoissonLoss
 from .datasets import digits_by_writer, make_sparse_regression
 from .datasets.synthetic import gaussian_dictionary
 from .descent import GradientDescent, Newton
@@ -121,7 +123,7 @@ from .dictionary_learning import ksvd
 from .faults import Corrupted, DropOut, Faulty
 from .federation import Federation
 from .fedgradmp import FedGradMP
-from .joint_selection import Overall, PerAtom
+from .joint_selection import Overall, PerAtom, PerBlock
 from .losses import Loss, SquaredLoss
 from .matrix_dictionary import Dictionary
 from .metrics import accuracy_on
@@ -190,7 +192,9 @@ __all__ = [
     "NewtonOnSupport",
     "Overall",
     "PerAtom",
+    "PerBlock",
     "PerOutput",
+    "PoissonLoss",
     "PrivacyMechanism",
     "ProblemInfo",
     "RecordedModel",

@@ -18,7 +18,8 @@ _PREDICT = """\
 Print predictions of MODEL for the rows of the CSV file TABLE.
 
 MODEL is a file with the JSON of a fitted estimator, model.to_json(): reading it runs no code. The
-columns are found by their names, or are in the order of the fit if it had no names. A classifier's
+columns are found by their names, or are in the order of the fit if it had no names. Categories are
+text, and empty cells are missing values, for a model that was fitted with them. A classifier's
 probabilities stand beside its predictions.
 """
 
@@ -114,7 +115,7 @@ def _predict(options: argparse.Namespace) -> None:
     """Print predictions of a model for the rows of a table, as CSV."""
     fitted = _read_model(options.model)
     table = _read_table(options.table, has_header=options.header is not False)
-    X = table.numbers(_column_names(fitted, table, options.groups, options.header))
+    X = _features(fitted, table, _column_names(fitted, table, options.groups, options.header))
     if not len(X):
         raise ValueError("the table has no rows; expected at least one")
     groups = _groups(fitted, table, options.groups)
@@ -164,8 +165,17 @@ def _column_names(
     return names
 
 
+def _features(fitted: Any, table: CsvTable, names: list[str]) -> Any:
+    """Return the columns that a model takes: numbers, or cells that it encodes itself."""
+    if not hasattr(fitted, "encoding_"):
+        return table.numbers(names)
+    variables = zip(names, fitted.encoding_.variables, strict=True)
+    categories = [name for name, variable in variables if variable.is_category]
+    return table.values(names, categories)
+
+
 def _groups(fitted: Any, table: CsvTable, column: str | None) -> list[str] | None:
-    """Return the group of each row as text; None if all rows get the one or the mean intercept."""
+    """Return the group of each row as text; None if all rows get the common intercept."""
     if not hasattr(fitted, "intercepts_"):
         if column is not None:
             raise ValueError(
@@ -174,7 +184,7 @@ def _groups(fitted: Any, table: CsvTable, column: str | None) -> list[str] | Non
         return None
     if column is None:
         _warn(
-            "all rows get the mean intercept; --groups COLUMN gives them that of their group",
+            "all rows get the common intercept; --groups COLUMN gives them that of their group",
         )
         return None
 
@@ -182,7 +192,7 @@ def _groups(fitted: Any, table: CsvTable, column: str | None) -> list[str] | Non
     unknown = sorted(set(groups) - {str(group) for group in fitted.intercepts_})
     if unknown:
         _warn(
-            f"groups {unknown[:5]} took no part in the fit: their rows get the mean intercept",
+            f"groups {unknown[:5]} took no part in the fit: their rows get the common intercept",
         )
     return groups
 
@@ -200,7 +210,7 @@ def _predictions(fitted: Any, X: Any, groups: list[str] | None) -> dict[str, Any
     with suppress_advice():  # what `predict` would advise is printed by `_groups`
         columns = {"prediction": fitted.predict(X, **options)}
     if hasattr(fitted, "predict_proba"):
-        probabilities = fitted.predict_proba(X).T
+        probabilities = fitted.predict_proba(X, **options).T
         names = [f"probability of {label}" for label in fitted.classes_.tolist()]
         columns |= zip(names, probabilities, strict=True)
     return columns

@@ -27,6 +27,7 @@ from ._support.validation import (
     short_repr,
 )
 from .classification_losses import LogisticLoss, SoftmaxLoss
+from .count_losses import PoissonLoss
 from .losses import Loss, SquaredLoss, check_loss
 from .sparse_model import Array, IndexArray
 
@@ -188,7 +189,7 @@ def _check_shapes(matrices: Sequence[Any], targets: Sequence[Array]) -> None:
 
 
 def _as_loss(loss: str | Loss, targets: Sequence[Array]) -> Loss:
-    """Return the loss of a name, ``"squared"``, ``"logistic"`` or ``"softmax"``, or a loss object.
+    """Return the loss of a name, as `Federation.from_arrays` has them, or a loss object.
 
     The number of classes of ``"softmax"`` is one more than the largest label.
     """
@@ -201,8 +202,11 @@ def _as_loss(loss: str | Loss, targets: Sequence[Array]) -> Loss:
         return LogisticLoss()
     if loss == "softmax":
         return SoftmaxLoss(_count_classes(targets))
+    if loss == "poisson":
+        return PoissonLoss()
     raise ValueError(
-        f"loss is {loss!r}; expected one of 'squared', 'logistic', 'softmax', or a loss object"
+        f"loss is {loss!r}; expected one of 'squared', 'logistic', 'softmax', 'poisson', or a loss "
+        "object"
     )
 
 

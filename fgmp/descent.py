@@ -145,9 +145,21 @@ class SecondOrderProblem(RestrictedProblem):
             return product.reshape(direction.shape)
 
         hessian = block_hessian(self.columns, atoms, outputs, self.n_outputs, curvature)
+        hessian = self._coupled(hessian, predictions)
         if self.to_coefficients is None:
             return hessian
         return self.to_coefficients.T @ hessian @ self.to_coefficients
+
+    def _coupled(self, hessian: Array, predictions: Array) -> Array:
+        """Return a Hessian in coefficients minus w B'F F'B, if the loss ties rows together."""
+        coupling = self.loss.coupling(predictions, self.targets)
+        if coupling is None:
+            return hessian
+        in_coefficients = super().pull_back
+        pulled = [in_coefficients(F) for F in np.moveaxis(coupling, -1, 0)]
+        across = np.sqrt(self.row_weight) * np.stack(pulled, axis=1)
+        coupled: Array = hessian - across @ across.T
+        return coupled
 
     @property
     def shifts(self) -> Array:
@@ -199,7 +211,8 @@ class SecondOrderProblem(RestrictedProblem):
 
             s = -grad h(z)' d / (w (B d)' l''(B z, y) (B d)),
 
-        which for the squared loss is the exact line search. It is halved until
+        which for the squared loss is the exact line search. The curvature is less what the loss
+        takes off if it ties rows together (`Loss.coupling`). The length is halved until
         h(z + s d) <= h(z) + 1e-4 s grad h(z)' d (Armijo's rule), which the squared loss never
         needs. It is 0 if d is not a descent direction to rounding, or if no step decreases h.
         """
@@ -207,6 +220,10 @@ class SecondOrderProblem(RestrictedProblem):
         slope = inner(gradient, direction)
         curvature = self.loss.curvature(predictions, self.targets, image)
         second_derivative = inner(image, curvature) * self.row_weight
+        coupling = self.loss.coupling(predictions, self.targets)
+        if coupling is not None:
+            across = coupling.reshape(image.size, -1).T @ image.reshape(-1)
+            second_derivative -= inner(across, across) * self.row_weight
         if second_derivative <= 0 or not slope < -self._rounding_of_slope(derivative, direction):
             return LineSearchStep(0.0, image)
 

@@ -127,7 +127,7 @@ class Federation:
             (n_clients, n_samples, n_features) is not copied.
         ys : sequence of array_like, each of shape (n_samples_i,)
             The targets y_i.
-        loss : {"squared", "logistic", "softmax"} or Loss
+        loss : {"squared", "logistic", "softmax", "poisson"} or Loss
             The loss of every client. Labels are two values of any kind for logistic, and integers
             0..C-1 for softmax, with C one more than the largest label; `SoftmaxLoss` sets C.
         weights : array_like of shape (n_clients,), default |D_i| / sum |D_i|

@@ -116,6 +116,31 @@ class Loss(ABC):
         wrong: Array = np.any(self.leads(predictions, targets) <= 0, axis=1)
         return wrong
 
+    def ahead(self, moves: Array, targets: Array) -> Array | None:
+        """Return how far moves of the predictions go where l falls for ever, or None if nowhere.
+
+        The shape is (n_rows, k). A move is a direction in which l has no minimum in a row if none
+        of the k numbers is negative, and one is positive. It tells whether rows leave a minimiser.
+        By default these are the `leads` of a loss of labels.
+        """
+        return None if self.leads is None else self.leads(moves, targets)
+
+    def coupling(self, predictions: Array, targets: Array) -> Array | None:
+        """Return what ties the rows of a client together, or None if each stands alone.
+
+        The Hessian of sum_j l in the predictions is then the block diagonal one of the rows, minus
+        F F' with the array F that is returned, of shape (n_rows, r) or (n_rows, n_outputs, r).
+        """
+        return None
+
+    def link(self, mean: float) -> float:
+        """Return the prediction whose expected target is `mean`, for a loss of numbers."""
+        return mean
+
+    def mean_of(self, predictions: Array) -> Array:
+        """Return the expected targets of predictions, for a loss of numbers: the inverse link."""
+        return predictions
+
     @abstractmethod
     def values(self, predictions: Array, targets: Array) -> Array:
         """Return l(z, y) for each row, shape (n_rows,)."""

@@ -80,6 +80,13 @@ class Selection:
         """Return how many of tau a support takes: for `PerOutput`, the most of any output."""
         raise NotImplementedError(f"{type(self).__name__} has no n_selected")
 
+    def blocks(self, support: IndexArray, shape: tuple[int, ...]) -> IndexArray | None:
+        """Return the block of each position of a support, if whole blocks go in an elimination.
+
+        None, the default, is that an entry costs what it costs alone.
+        """
+        return None
+
     def pursue(self, gram: Array, correlations: Array, count: int) -> IndexArray:
         """Return the support that orthogonal matching pursuit selects.
 
@@ -218,6 +225,8 @@ def top_mask_of_rows(rows: Array, count: int) -> Array:
     """Return a boolean mask of the `count` largest entries of each row, with ties as `largest`."""
     if count >= rows.shape[1]:
         return np.ones(rows.shape, bool)
+    if count == 0:
+        return np.zeros(rows.shape, bool)
 
     # Negated, because a partition is slow if many entries before its pivot are equal, as zeros are.
     ordered = np.negative(rows)

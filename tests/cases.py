@@ -63,6 +63,7 @@ LOSSES: dict[str, Callable[[], fgmp.Loss]] = {
     "logistic": fgmp.LogisticLoss,
     "logistic with a margin": lambda: fgmp.LogisticLoss(margin=2.0),
     "softmax": lambda: fgmp.SoftmaxLoss(N_CLASSES),
+    "poisson": fgmp.PoissonLoss,
 }
 
 
@@ -144,6 +145,8 @@ SERIALIZABLE: list[tuple[str, Callable[[], Any]]] = [
     ("SquaredLoss", LOSSES["summed"]),
     ("LogisticLoss", LOSSES["logistic with a margin"]),
     ("SoftmaxLoss", LOSSES["softmax"]),
+    ("PoissonLoss", LOSSES["poisson"]),
+    ("PerBlock", lambda: fgmp.SharedSupportGradMP(2, selection=fgmp.PerBlock((0,), (0, 1, 1)))),
     ("StandardBasis", StandardBasis),
     ("Dictionary", lambda: WIDE_DICTIONARY),
     ("Mean", fgmp.Mean),

@@ -238,8 +238,8 @@ ESTIMATORS = {
         fit(sparsity=6)
     ),
     r"sparsity is 'aic'; expected .*'all', 'cv', None": lambda: fit(CLASSIFIER, sparsity="aic"),
-    r"fit_intercept is 'per_group'; expected True or False$": lambda: fit(
-        CLASSIFIER, fit_intercept="per_group"
+    r"fit_intercept is 'per_site'; expected 'per_group', True or False|fit_intercept is": lambda: (
+        fit(CLASSIFIER, fit_intercept="per_site")
     ),
     r"2 of 2 groups have fewer than min_rows=5 rows \(0, 1\), and none is left": lambda: fit(
         groups=[0, 1] * 4

@@ -262,7 +262,7 @@ def own_intercepts():
 
 
 def mean_predictions(model, X):
-    """Return the predictions with the mean intercept, which a model without groups warns of."""
+    """Return the predictions with the common intercept, which a model without groups warns of."""
     with pytest.warns(fgmp.AdviceWarning, match="no groups are given: all rows get the mean"):
         return model.predict(X)
 
@@ -298,7 +298,7 @@ def test_predict_with_unknown_group_warns_and_uses_mean_intercept(own_intercepts
     """A group that took no part in the fit is named."""
     model, X, _, _ = own_intercepts
     mean = mean_predictions(model, X[:1])
-    with pytest.warns(fgmp.AdviceWarning, match=rf"groups {named} took no part"):
+    with pytest.warns(fgmp.AdviceWarning, match=rf"groups {named} have no intercept of their own"):
         np.testing.assert_array_equal(model.predict(X[:1], groups=groups), mean)
 
 
@@ -306,7 +306,9 @@ def test_predict_with_some_unknown_groups_warns_of_all_of_them(own_intercepts):
     """Rows of known groups keep their own intercepts."""
     model, X, _, _ = own_intercepts
     several = np.array(["new", None, 0, 99, np.nan], object)
-    with pytest.warns(fgmp.AdviceWarning, match=r"groups \[None, nan, 99, 'new'\] took no part"):
+    with pytest.warns(
+        fgmp.AdviceWarning, match=r"groups \[None, nan, 99, 'new'\] have no intercept"
+    ):
         found = model.predict(X[:5], groups=several)
     expected = mean_predictions(model, X[:5])
     expected[2] += model.intercepts_[0] - model.intercept_
@@ -385,7 +387,7 @@ def test_cross_validation_with_small_groups_warns_once_of_each_topic():
             cross_val_score(routed, X, y, cv=4, params={"groups": names})
     small, mean = sorted(str(warning.message) for warning in caught)
     assert "fewer than min_rows=5 rows ('small" in small
-    assert "mean intercept" in mean
+    assert "common intercept" in mean
 
 
 def test_fit_by_hand_warns_of_small_groups_each_time():

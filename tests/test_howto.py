@@ -46,10 +46,28 @@ def test_code_of_a_page_runs(page, empty_folder):
 
 
 def test_code_of_missing_values_finds_the_features_that_made_the_data(empty_folder, capsys):
-    """Age and ward B, although every tenth age is missing."""
-    run_code(ROOT / "docs/howto/units_and_missing_values.md")
+    """Age and ward B, although every tenth age is missing, and all ages of a site."""
+    model = run_code(ROOT / "docs/howto/units_and_missing_values.md")["model"]
     out = capsys.readouterr().out
-    assert "__age" in out and "ward_B" in out and "ward_A" not in out
+    assert "age is missing" in out and "ward=B" in out
+    names = model.encoding_.column_names()
+    assert abs(model.coef_[names.index("ward=B")] - 3) < 1
+    assert abs(model.coef_[names.index("age")] - 0.2) < 0.05
+
+
+def test_code_of_intercepts_finds_levels_and_keeps_age_and_sex(empty_folder):
+    """The levels increase, and a new hospital has one."""
+    names = run_code(ROOT / "docs/howto/intercepts_and_fixed_columns.md")
+    model = names["model"]
+    assert names["X"].columns[model.support_].tolist() == ["age", "sex", "a", "d"]
+    levels = [model.intercepts_[site] for site in range(5)]
+    assert sorted(levels, reverse=True) == levels or sorted(levels) == levels
+    assert abs(model.intercepts_["new"]) < 2
+
+
+def test_code_of_counts_finds_the_features_that_made_the_data(empty_folder):
+    model = run_code(ROOT / "docs/howto/counts.md")["model"]
+    assert model.support_.tolist() == [2, 7]
 
 
 def test_code_of_resume_says_that_the_bits_are_those_of_an_uninterrupted_run(empty_folder, capsys):

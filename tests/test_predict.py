@@ -298,10 +298,10 @@ def with_intercepts(request, tmp_path):
 
 
 def test_predict_with_groups_reads_the_named_column(with_intercepts):
-    """Rows of an unknown group get the mean intercept, with a warning."""
+    """Rows of an unknown group get the common intercept, with a warning."""
     done = run(*with_intercepts, "--groups", "site")
     np.testing.assert_allclose(predictions(done), [19.0, -1.0, 9.0], atol=1e-6)
-    words = "groups ['elsewhere'] took no part in the fit: their rows get the mean intercept"
+    words = "groups ['elsewhere'] took no part in the fit: their rows get the common intercept"
     assert f"Warning: {words}" in done.stderr
 
 
@@ -309,7 +309,7 @@ def test_predict_without_groups_warns_of_the_mean_intercept(with_intercepts):
     """The warning names the option."""
     done = run(*with_intercepts)
     np.testing.assert_allclose(predictions(done), [9.0, 9.0, 9.0], atol=1e-6)
-    words = "all rows get the mean intercept; --groups COLUMN gives them that of their group"
+    words = "all rows get the common intercept; --groups COLUMN gives them that of their group"
     assert f"Warning: {words}" in done.stderr
 
 

@@ -12,6 +12,7 @@ from .._support.optional import needs
 if TYPE_CHECKING:
     from .linear import (
         Bootstrap,
+        Encoding,
         FedGradMPClassifier,
         FedGradMPRegressor,
         FitReport,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Bootstrap",
+    "Encoding",
     "FedGradMPClassifier",
     "FedGradMPRegressor",
     "FitReport",

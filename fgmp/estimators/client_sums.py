@@ -226,7 +226,7 @@ class HeldOutLosses(ClientSums):
     client_folds : tuple of int
         The fold of each client; empty if clients hold out rows.
     intercept_per_client : bool
-        Whether the intercept is the mean residual of the rows of a client that train, if any do.
+        Whether the intercept is the best one of the rows of a client that train, if any do.
     share : float
         The part of the weight of all rows that is of clients that hold out rows.
     unit : float
@@ -281,7 +281,8 @@ class HeldOutLosses(ClientSums):
     def _losses_of_rows(self, client: Client, models: State) -> tuple[Array, Array]:
         """Return the loss of each model on each row that is held out, and weights of these rows."""
         intercepts, *coefficients = models
-        targets, weights, loss = split_weights(client)
+        split = split_weights(client)
+        targets, weights, loss = split
         folds = self._folds_of(client, targets)
 
         losses = np.zeros((len(targets), self.n_models))
@@ -292,8 +293,8 @@ class HeldOutLosses(ClientSums):
                 continue
             predictions = client.predictions(model) + intercept.reshape(model.shape[1:])
             if self.intercept_per_client and not is_out.all():
-                residuals = (targets - predictions)[~is_out]
-                predictions = predictions + weights[~is_out] @ residuals / weights[~is_out].sum()
+                training = split.take(~is_out)
+                predictions = predictions + training.best_intercept(predictions[~is_out])
             of_rows = loss.values(predictions[is_out], targets[is_out])
             losses[is_out, column] = of_rows / self.unit
 

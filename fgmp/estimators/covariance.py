@@ -282,7 +282,9 @@ def _covariance(
         basis = _without_common_shift(k, settings.n_outputs)
     to_original = _to_original_units(model, standardization, settings)
     bread, rank = _bread(to_original, basis, pooled.hessian + ridge * np.eye(k))
-    n_intercepts_of_groups = n_groups if settings.intercept_per_client else 0
+    n_intercepts_of_groups = 0
+    if settings.intercept_per_client:
+        n_intercepts_of_groups = n_groups * (settings.n_outputs - settings.loss.shift_invariant)
     degrees_of_freedom = n - rank - n_intercepts_of_groups
 
     unit = standardization.target_unit

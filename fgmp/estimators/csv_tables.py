@@ -7,6 +7,7 @@ import csv
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -66,6 +67,24 @@ class CsvTable:
                     raise ValueError(self._problem(index, names[position], row[column]))
                 numbers[index, position] = value
         return numbers
+
+    def values(self, names: Sequence[str], categories: Sequence[str]) -> Array:
+        """Return the cells of some columns as objects, and None where one is marked as missing.
+
+        A cell of a category is a text, and any other a number; errors are those of `numbers`.
+        """
+        values = np.empty((len(self.rows), len(names)), object)
+        for position, name in enumerate(names):
+            column = self._index_of(name)
+            for index, row in enumerate(self.rows):
+                text = row[column].strip()
+                if text.lower() in _MISSING:
+                    continue
+                value: Any = text if name in categories else _number(text)
+                if value is None:
+                    raise ValueError(self._problem(index, name, text))
+                values[index, position] = value
+        return values
 
     def _problem(self, index: int, name: str, text: str) -> str:
         """Return the message for a cell that is no number."""

@@ -16,14 +16,19 @@ from .._support.sparse_features import SparseFeatures
 from .._support.tables import concatenate_rows, normalized_weights
 from ..aggregation import Update
 from ..client import Client, ProblemInfo
+from ..count_losses import PoissonLoss
 from ..federation import Federation
-from ..losses import Loss
+from ..losses import Loss, SquaredLoss
 from ..rounds import Call, Message, Method
 from ..sparse_model import Array, IndexArray
 from ..transport import Transport
 from .folds import Fold, assign_folds
+from .profiled_loss import ProfiledLoss
 from .standardization import Standardization
 from .weighted_loss import WeightedLoss
+
+# The losses of numbers that an estimator takes, by name.
+LOSSES_OF_NUMBERS: dict[str, type[Loss]] = {"squared": SquaredLoss, "poisson": PoissonLoss}
 
 # Indices of coefficients travel as 32-bit integers.
 _MAX_COEFFICIENTS = 2**31 - 1
@@ -151,7 +156,8 @@ def client_view(
     target_centre = standardization.target_centre
     if standardization.centred_per_client:
         centre = weights @ rows.features / len(targets)
-        target_centre = weights @ targets / len(targets)
+        if loss.is_quadratic:
+            target_centre = weights @ targets / len(targets)
     features = standardization.of_features(rows.features, centre, out)
     if not loss.has_integer_targets:
         targets = (targets - target_centre) / standardization.target_unit
@@ -164,7 +170,18 @@ def client_view(
         else:
             features *= roots[:, None]
         return ClientView(features, targets * roots, loss)
-    return _with_weights(ClientView(features, targets, loss), weights, rows.is_weighted)
+    view = _with_weights(ClientView(features, targets, loss), weights, rows.is_weighted)
+    return view._replace(loss=loss_of_view(view.loss, standardization))
+
+
+def loss_of_view(loss: Loss, standardization: Standardization | None) -> Loss:
+    """Return the loss of rows in the units of a standardization, without an intercept of theirs.
+
+    Rows of the squared loss that are centred need none.
+    """
+    if standardization is None or not standardization.centred_per_client or loss.is_quadratic:
+        return loss
+    return ProfiledLoss(loss)
 
 
 def _with_weights(view: ClientView, weights: Array, is_weighted: bool) -> ClientView:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from ..sparse_model import Array, SparseModel
 from ..transport import Transport
 from .covariance import Covariance, coefficient_covariance
+from .own_intercepts import intercepts_of_clients
 from .refit import client_intercepts, refit_model, with_total_costs
 from .selection_path import (
     InitialSize,
@@ -50,8 +51,9 @@ class FittedModel:
         As in `FedGradMPRegressor`.
     cross_validation : SparsityPath or None
         How the sparsity, or C, was selected, if one of them was.
-    intercepts : ndarray, shape (n_clients,), or None
-        The intercepts of the clients, if each has its own and no masks hide them.
+    intercepts : ndarray, shape (n_clients,) or (n_clients, n_outputs), or None
+        The intercepts of the clients, if each has its own and no masks hide them; nan for a client
+        whose rows do not determine any.
     covariance : Covariance or None
         The covariance of the coefficients, if they are a minimiser and there are any.
     unusual : sequence of UnusualColumn
@@ -230,6 +232,11 @@ def _in_original_units(
     table = stats.standardization.to_original_units(model)
     if not settings.intercept_per_client or settings.coefficients_only:
         return table, None
+
+    if not settings.is_quadratic:
+        common, own = intercepts_of_clients(session, rows, stats, table)
+        table[0] = common.reshape(table[0].shape)
+        return table, own
 
     intercepts = client_intercepts(session, rows, stats, table)
     if settings.is_secure:  # the mean alone

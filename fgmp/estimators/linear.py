@@ -7,7 +7,7 @@ the fit (`fgmp.estimators.fitting`), sets its result as attributes, and gives ad
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 from joblib import delayed
@@ -15,12 +15,13 @@ from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, RegressorMixin, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model._base import LinearClassifierMixin
-from sklearn.metrics import r2_score
+from sklearn.metrics import accuracy_score, d2_tweedie_score, r2_score
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
+    assert_all_finite,
     check_consistent_length,
     check_is_fitted,
     column_or_1d,
@@ -52,7 +53,7 @@ from .._support.warnings import (
 )
 from ..aggregation import Aggregator
 from ..classification_losses import LogisticLoss, SoftmaxLoss
-from ..losses import Loss, SquaredLoss
+from ..losses import Loss
 from ..privacy.ledger import Ledger
 from ..privacy.masking import Sessions
 from ..privacy.noise import GaussianNoise
@@ -63,12 +64,15 @@ from ..shared_support.newton import Separated
 from ..sparse_model import Array, IndexArray
 from .bootstrap import Bootstrap, draw_counts, draw_multiplicities, run_with_bar
 from .client_sums import BeyondRange
-from .federated_table import FederatedTable
+from .encoding import MISSING_RULES, Encoding, EncodingPlan, RawTable, columns_of_names, plan_of
+from .federated_table import LOSSES_OF_NUMBERS, FederatedTable
 from .fitting import FittedModel, fit_model
 from .groups import encode_groups, group_of_each_row, preview
 from .inputs import N_NAMED, as_random_state, columns_not_finite, refuse_overflow
 from .model_files import model_from_json, model_to_json
+from .own_intercepts import intercept_of_group, intercepts_by_group
 from .performance import Performance, measure_performance
+from .raw_clients import RawClients, RawTableClients, agree_on_encoding
 from .report import FitReport, report_of, sent_of
 from .resampling import ResampledClients
 from .selection_path import SparsityPath, most_identifiable
@@ -86,6 +90,7 @@ from .unit_check import UnusualColumn
 
 __all__ = [
     "Bootstrap",
+    "Encoding",
     "FedGradMPClassifier",
     "FedGradMPRegressor",
     "FitReport",
@@ -110,6 +115,9 @@ _LEAST_GROUPS = 10
 # The most constant columns that a warning names.
 _N_CONSTANT_NAMED = 20
 
+# Attributes that not every fit sets.
+_OF_LAST_FIT = ("cv_", "intercepts_", "covariance_")
+
 _IN_SKLEARN = "inside scikit-learn that is set_{}_request(groups=True), with its metadata routing"
 
 
@@ -131,6 +139,13 @@ class TrainingData(NamedTuple):
     groups: Any
     weights: Array
     codes: IndexArray
+
+
+def _words_on_choices(settings: FitSettings) -> str:
+    """Return what the largest sparsity is, in words."""
+    if settings.always_include or settings.block_of is not None:
+        return "the number of features to choose from"
+    return "the number of features"
 
 
 def _report_nothing(words: str, run: Run, unit: float) -> None:
@@ -161,6 +176,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     private: GaussianNoise | None = None
     random_state: Any = None
     verbose: bool | str = "auto"
+    always_include: Any = None
+    missing: str = "error"
+    categories: Any = None
 
     # Fitting.
 
@@ -180,8 +198,15 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         """
         self._check_parameters()
         passed = X, y, groups
-        X, y = self._validated(X, self._validated_targets(y), ensure_min_samples=2)
-        refuse_overflow(X, None if is_classifier(self) else y, self._names_of)
+        for of_last_fit in ("encoding_", *_OF_LAST_FIT):
+            self.__dict__.pop(of_last_fit, None)
+        plan = None
+        if self._is_encoded:
+            plan, table, y = self._read_table(X, y)
+            X = table.numbers
+        else:
+            X, y = self._validated(X, self._validated_targets(y), ensure_min_samples=2)
+            refuse_overflow(X, None if is_classifier(self) else y, self._names_of)
         if sample_weight is not None:
             sample_weight = as_numbers("sample_weight", sample_weight)
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
@@ -202,7 +227,6 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
 
         if groups is None:
             min_rows = 1
-        clients = FederatedTable(X, targets, class_weights, codes, loss, min_rows)
         verbose = self.verbose
         if verbose == "auto" and is_called_by_model_selection():
             verbose = False  # the lines of several fits would be one heap
@@ -212,21 +236,26 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             progress.show(round_in_words(words, run, unit))
 
         try:
-            self._fit_clients(clients, report_round, progress.show)
+            if plan is None:
+                clients = FederatedTable(X, targets, class_weights, codes, loss, min_rows)
+                self._fit_clients(clients, report_round, progress.show)
+            else:
+                raw = RawTableClients(table, targets, class_weights, codes, loss, min_rows)
+                self._fit_raw_clients(raw, plan, report_round, progress.show)
         finally:
             progress.close()
         self._training_data = TrainingData(*passed, weights, np.where(weights > 0, codes, -1))
         return self
 
     def fit_sites(
-        self, clients: FitClients, groups: Any, names: Any, classes: Any, report: Report
+        self, clients: Any, groups: Any, names: Any, classes: Any, report: Report
     ) -> Self:
         """Fit to clients on other machines; `fgmp.flower.fit_over` calls this method.
 
         Parameters
         ----------
         clients : FitClients
-            The clients.
+            The clients; `RawClients`, too, with categories or ``missing="indicator"``.
         groups : sequence
             Their names.
         names : sequence of str
@@ -247,19 +276,68 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         self.feature_names_in_ = np.asarray(names, object)
         if classes is not None:
             self.classes_ = np.asarray(classes)
-        self._fit_clients(clients, report)
+        plan = plan_of(self._input_names(), self.categories, self.missing)
+        if plan is None:
+            self._fit_clients(clients, report)
+        else:
+            self._fit_raw_clients(clients, plan, report)
         return self
 
-    def _fit_clients(
-        self, clients: FitClients, report: Report, announce: Announce = announce_nothing
+    def _fit_raw_clients(
+        self,
+        raw: RawClients,
+        plan: EncodingPlan,
+        report: Report,
+        announce: Announce = announce_nothing,
     ) -> None:
-        """Fit the model, set the fitted attributes, and give advice."""
-        n_rows = list(clients.info.rows)
-        self._check_cohort(len(n_rows))
-        grid = self._grid(clients.info.n_features, sum(n_rows))
+        """Have clients agree on an encoding, and fit the model to their columns of numbers."""
+        session = None
+        if self._fixed_encoding is None:
+            if self.secure and plan.open_categories:
+                names = [plan.names[index] for index in plan.open_categories]
+                raise ValueError(
+                    f"categories names {names} without levels, and secure is True; expected "
+                    "categories={name: levels}, or every group would say in the open which levels "
+                    "it has"
+                )
+            levels = plan.union(raw.levels())
+            statistics = raw.statistics(levels)
+            session = self._session(statistics, self._settings(statistics), report, announce)
+            self.encoding_ = agree_on_encoding(session, plan, levels)
+        else:
+            self.encoding_ = self._fixed_encoding
+        self._fit_clients(raw.encoded(self.encoding_), report, announce, session)
+
+    def _session(
+        self,
+        clients: FitClients,
+        settings: FitSettings,
+        report: Report,
+        announce: Announce,
+    ) -> Session:
+        """Return a session with clients."""
+        self._check_cohort(len(clients.info.rows))
         seed = int(as_random_state(self.random_state).randint(2**31 - 1))
+        return Session(clients, settings, seed, self._aggregator(), report, announce)
+
+    def _fit_clients(
+        self,
+        clients: FitClients,
+        report: Report,
+        announce: Announce = announce_nothing,
+        session: Session | None = None,
+    ) -> None:
+        """Fit the model, set the fitted attributes, and give advice.
+
+        A session that has begun with another view of the clients goes on.
+        """
+        n_rows = list(clients.info.rows)
         settings = self._settings(clients)
-        session = Session(clients, settings, seed, self._aggregator(), report, announce)
+        grid = self._grid(settings, sum(n_rows))
+        if session is None:
+            session = self._session(clients, settings, report, announce)
+        else:
+            session = session.with_clients(clients, settings)
         try:
             fitted = fit_model(session, grid)
         except Separated as error:
@@ -288,15 +366,14 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = fitted.n_rounds
         self.history_ = HistoryTable(fitted.history)
 
-        for of_last_fit in ("cv_", "intercepts_", "covariance_"):
+        for of_last_fit in _OF_LAST_FIT:
             self.__dict__.pop(of_last_fit, None)
         if fitted.cross_validation is not None:
             self.cv_ = fitted.cross_validation
         if fitted.covariance is not None:
             self.covariance_ = fitted.covariance
         if fitted.intercepts is not None:
-            intercepts = fitted.intercepts.tolist()
-            self.intercepts_ = dict(zip(self.groups_.tolist(), intercepts, strict=True))
+            self.intercepts_ = intercepts_by_group(self.groups_.tolist(), fitted.intercepts)
 
     def _settings(self, clients: FitClients) -> FitSettings:
         """Return the parameters with their defaults resolved."""
@@ -325,6 +402,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             n_folds=self.n_folds,
             is_secure=self.secure,
             is_private=self.private is not None,
+            always_include=self._always_included(),
+            block_of=self.encoding_.block_of() if hasattr(self, "encoding_") else None,
         )
 
     def _strength(self) -> float:
@@ -355,6 +434,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             "sparsity": isinstance(self.sparsity, str),
             "C": self.C == "cv",
             "method": self.method == "shared",
+            "missing": self.missing != "error",
+            "categories": bool(self.categories),
         }
         wrong = [
             f"{name}={getattr(self, name)!r}" for name, asks in asks_exact_sums.items() if asks
@@ -362,8 +443,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         if wrong:
             raise ValueError(
                 f"private is given with {', '.join(wrong)}: units, paths, masks and closing "
-                "exchanges have no noise; expected an integer sparsity, no method 'shared', and "
-                "standardize, fit_intercept, polish and secure False"
+                "exchanges have no noise; expected an integer sparsity, no method 'shared', no "
+                "missing or categories, and standardize, fit_intercept, polish and secure False"
             )
         return self.private
 
@@ -373,8 +454,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         """Check each parameter by itself; the sparsities are checked against the features later."""
         check_option("method", self.method, ("auto", "fedgradmp", "shared"))
         check_bool("standardize", self.standardize, "auto")
-        intercepts = [] if is_classifier(self) else ["per_group"]
-        check_bool("fit_intercept", self.fit_intercept, *intercepts)
+        check_bool("fit_intercept", self.fit_intercept, "per_group")
+        check_option("missing", self.missing, MISSING_RULES)
         check_bool("polish", self.polish)
         check_bool("secure", self.secure)
         check_option("folds", self.folds, ("auto", "rows", "groups"))
@@ -405,25 +486,27 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 "expected None: sums of other cohorts subtract to single groups"
             )
 
-    def _grid(self, n_features: int, n_rows: int) -> list[int]:
+    def _grid(self, settings: FitSettings, n_rows: int) -> list[int]:
         """Return the sparsities to choose from, increasing; a single one if it is given."""
+        n_features = settings.n_choices
         if self.sparsity is None:
             return [min(_DEFAULT_SPARSITY, n_features)]
         is_word = isinstance(self.sparsity, str)
         if is_word and self.sparsity == "all":
-            if n_features > _MAX_DENSE_FEATURES:
+            if settings.n_features > _MAX_DENSE_FEATURES:
                 raise ValueError(
-                    f"X has {n_features} features; expected at most {_MAX_DENSE_FEATURES} with "
-                    'sparsity="all"'
+                    f"X has {settings.n_features} features; expected at most "
+                    f'{_MAX_DENSE_FEATURES} with sparsity="all"'
                 )
             return [n_features]
         if is_word and self.sparsity == "cv":
-            return self._grid_of_cross_validation(n_features, n_rows)
-        why = "the number of features; or 'all', 'cv', None"
+            return self._grid_of_cross_validation(settings, n_rows)
+        why = f"{_words_on_choices(settings)}; or 'all', 'cv', None"
         return [check_integer("sparsity", self.sparsity, at_least=0, at_most=n_features, why=why)]
 
-    def _grid_of_cross_validation(self, n_features: int, n_rows: int) -> list[int]:
+    def _grid_of_cross_validation(self, settings: FitSettings, n_rows: int) -> list[int]:
         """Return the sparsities that "cv" chooses from."""
+        n_features = settings.n_choices
         if self.sparsities is None:
             largest = max(n_rows // 2, 1)
             if n_features > n_rows:
@@ -433,7 +516,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         expected = "a sequence of integers, or None"
         sparsities = check_sequence("sparsities", self.sparsities, expected)
         check_integer("the number of sparsities", len(sparsities))
-        why = "the number of features"
+        why = _words_on_choices(settings)
         return sorted(
             {
                 check_integer("sparsities", sparsity, at_least=0, at_most=n_features, why=why)
@@ -441,8 +524,64 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             }
         )
 
+    # Columns of a table, and of numbers.
+
+    # Set by the bootstrap before `fit`, so that all resamples have the same columns.
+    _fixed_encoding: ClassVar[Encoding | None] = None
+
+    @property
+    def _is_encoded(self) -> bool:
+        """Whether columns of a table become other columns of numbers."""
+        return bool(self.categories) or self.missing != "error"
+
+    def _input_names(self) -> list[str]:
+        """Return the names of the columns of X; x0, x1, ... if it has none."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            return [f"x{j}" for j in range(self.n_features_in_)]
+        return [str(name) for name in names]
+
+    def _always_included(self) -> tuple[int, ...]:
+        """Return the columns of numbers of what is always included."""
+        if self.always_include is None:
+            return ()
+        indices = columns_of_names("always_include", self.always_include, self._input_names())
+        if hasattr(self, "encoding_"):
+            return self.encoding_.columns_of(sorted(indices))
+        return tuple(sorted(indices))
+
+    def _read_table(self, X: Any, y: Any) -> tuple[EncodingPlan, RawTable, Array]:
+        """Return the plan of the encoding, the rows of X, and y."""
+        validate_data(self, X, skip_check_array=True)
+        plan = EncodingPlan.of(self._input_names(), self.categories, self.missing)
+        table = plan.read(X)
+        plan.check_levels(table)
+        names = np.asarray(plan.names)
+        refuse_overflow(
+            np.nan_to_num(table.numbers, nan=0.0),
+            None,
+            lambda mask, n_shown: f"[{preview(names[mask].tolist(), n_shown)}]",
+        )
+        y = column_or_1d(self._validated_targets(y), warn=True)
+        if not is_classifier(self):
+            assert_all_finite(y, input_name="y")
+        check_consistent_length(X, y)
+        return plan, table, y
+
+    def _encoded(self, X: Any) -> Array:
+        """Return the columns of numbers of a table that is to be predicted for."""
+        validate_data(self, X, reset=False, skip_check_array=True)
+        categories = [
+            index for index, variable in enumerate(self.encoding_.variables) if variable.is_category
+        ]
+        names = tuple(variable.name for variable in self.encoding_.variables)
+        plan = EncodingPlan(names, tuple(categories), {}, self.missing)
+        return self.encoding_.encode(plan.read(X))
+
     def _validated(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
         """Return X, or X and y, as scikit-learn checks them; name columns that are not finite."""
+        if hasattr(self, "encoding_") and isinstance(y, str):
+            return self._encoded(X)
         X = check_features(X)
         if not isinstance(y, str):
             options["y_numeric"] = not is_classifier(self)
@@ -456,7 +595,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 raise
             names = self._names_of(columns_not_finite(X), N_NAMED)
             raise ValueError(
-                f"{error}\nIt is in the columns {names}; expected numbers there."
+                f"{error}\nIt is in the columns {names}; expected numbers there, or "
+                "missing='indicator'."
             ) from None
 
     def _validated_targets(self, y: Any) -> Any:
@@ -492,6 +632,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     def _names_of(self, is_named: Array, n_shown: int) -> str:
         """Return the names of the columns of a mask as text."""
         names = getattr(self, "feature_names_in_", np.arange(len(is_named)))
+        if hasattr(self, "encoding_"):
+            names = np.asarray(self.encoding_.column_names())
         return f"[{preview(names[is_named].tolist(), n_shown)}]"
 
     # Errors of a fit, in the words of a user.
@@ -561,6 +703,13 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 f"Features {names} are constant, or so small that their squares are zero: "
                 "their coefficients are zero."
             )
+        if fitted.intercepts is not None and len(self.intercepts_) < len(self.groups_):
+            without = [name for name in self.groups_.tolist() if name not in self.intercepts_]
+            warn_user(
+                f"the rows of the groups [{preview(without, 5)}] determine no intercept of their "
+                "own: a class is missing there, or every count is zero. predict gives them the "
+                "common one"
+            )
         if fitted.unusual:
             advise_once("units", self._words_on_units(fitted.unusual))
         if self._rounds_ran_out(fitted):
@@ -610,6 +759,82 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 "without, see cv_.table"
             )
         return "no feature is in the model: none that was tried lowers the loss on all rows"
+
+    # Predictions.
+
+    def _linear_predictions(self, X: Any, groups: Any) -> Array:
+        """Return coefficients times features, and the intercept of the group of each row."""
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        predictions = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        if not hasattr(self, "intercepts_"):
+            return np.asarray(predictions)
+        if groups is None:
+            if len(self.intercepts_) > 1:
+                advise_once(
+                    "predict without groups",
+                    "each group has an intercept of its own, and no groups are given: all rows get "
+                    "the common intercept. predict and score take groups=...; "
+                    f"{_IN_SKLEARN.format('score')}",
+                )
+            return np.asarray(predictions)
+
+        names = group_of_each_row(len(predictions), groups).tolist()
+        self._warn_of_unknown_groups(names)
+        intercepts = [self.intercepts_.get(name, self.intercept_) for name in names]
+        return np.asarray(predictions - self.intercept_ + np.reshape(intercepts, predictions.shape))
+
+    def _warn_of_unknown_groups(self, names: list[Any]) -> None:
+        """Warn of groups that have no intercept of their own."""
+        unknown = {name for name in names if name not in self.intercepts_}
+        if unknown:
+            ordered = sorted(unknown, key=lambda name: (type(name).__name__, str(name)))
+            warn_user(
+                f"groups [{preview(ordered, 5)}] have no intercept of their own: they took no part "
+                "in the fit, or their rows determine none. Their rows get the common intercept"
+            )
+
+    def intercept_of(self, X: Any, y: Any, sample_weight: Any = None) -> float | Array:
+        """Return the intercept that fits the rows of one group best, given the coefficients.
+
+        With ``fit_intercept="per_group"`` a group works out its own where its rows are: under
+        masks, where the fit returns none, and for a group that took no part. Written into
+        ``model.intercepts_[group]`` it is used by `predict`.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            The rows of the group, as in `fit`.
+
+        Returns
+        -------
+        float or ndarray, shape (n_classes,)
+            As the values of `intercepts_`: an array with several classes.
+
+        Raises
+        ------
+        ValueError
+            If the rows determine none: all are of one class, or no count is above zero.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fgmp
+        >>> X = np.random.default_rng(0).standard_normal((60, 3))
+        >>> groups = np.repeat(["A", "B", "C"], 20)
+        >>> y = 2 * X[:, 1] + np.repeat([0.0, 5.0, 10.0], 20)
+        >>> model = fgmp.FedGradMPRegressor(1, fit_intercept="per_group").fit(X, y, groups)
+        >>> round(model.intercept_of(X[:5], 2 * X[:5, 1] + 7), 6)
+        7.0
+        """
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        predictions = safe_sparse_dot(X, self.coef_.T, dense_output=True)
+        if predictions.ndim > 1 and predictions.shape[1] == 1:
+            predictions = predictions[:, 0]
+        targets, loss = self._targets_of_fit(self._validated_targets(y))
+        return intercept_of_group(loss, predictions, targets, weights)
 
     # How sure: standard errors, and the bootstrap.
 
@@ -787,16 +1012,31 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     def _clients_of(self, data: TrainingData) -> FederatedTable:
         """Return the clients of the fit anew, with the class weights that it had."""
         model = clone(self)
-        X, y = model._validated(data.X, model._validated_targets(data.y))
+        if self._is_encoded:
+            X = self._validated(data.X, reset=False)
+            y = column_or_1d(model._validated_targets(data.y))
+        else:
+            X, y = model._validated(data.X, model._validated_targets(data.y))
         targets, loss, weights = model._targets(y, data.weights)
         return FederatedTable(X, targets, weights, data.codes, loss)
+
+    def _resampling_model(self) -> Self:
+        """Return an estimator for resamples, with the columns and the sparsity of this fit."""
+        model: Self = clone(self).set_params(sparsity=self.sparsity_, C=self.C_)
+        model.n_features_in_ = self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            model.feature_names_in_ = self.feature_names_in_
+        if hasattr(self, "encoding_"):
+            model.encoding_ = self.encoding_
+            model.__dict__["_fixed_encoding"] = self.encoding_
+        return model
 
     def _coefficients_of_drawn_clients(
         self, clients: FitClients, counts: IndexArray, report: Report
     ) -> Array:
         """Return the coefficients for clients that were drawn, shape (n_outputs, n_features)."""
         drawn = ResampledClients(clients, counts)
-        model = clone(self).set_params(sparsity=self.sparsity_, C=self.C_)
+        model = self._resampling_model()
         if self.cohort_size is not None:
             model.cohort_size = min(self.cohort_size, len(drawn.drawn))
         if self.sparsity == "all":
@@ -811,9 +1051,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
 
     def _coefficients_of_resample(self, data: TrainingData, weights: Array) -> Array:
         """Return the coefficients for other weights of the rows, shape (n_outputs, n_features)."""
-        model = clone(self).set_params(
-            sparsity=self.sparsity_, C=self.C_, min_rows=1, verbose=False
-        )
+        model = self._resampling_model().set_params(min_rows=1, verbose=False)
         with suppress_advice():  # the fit has given it
             model.fit(data.X, data.y, groups=data.groups, sample_weight=weights)
         return np.atleast_2d(model.coef_)
@@ -973,8 +1211,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+@dataclass(eq=False, repr=False)
 class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
-    """Linear regression on a few features, fitted over groups that keep their rows to themselves.
+    """Linear or Poisson regression on a few features, over groups that keep their rows.
 
     Choosing the features asks one of two questions: how well a model predicts in a hospital that it
     has never seen (``folds="groups"``), or new patients of the hospitals that it knows
@@ -1003,8 +1242,9 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         all features or a third of the rows, and if features outnumber the rows a sixth of those
         that train. `method_` says which one it was.
     fit_intercept : True, "per_group" or False
-        ``"per_group"`` lets each group centre its own rows, as the within estimator for panel data
-        does.
+        ``"per_group"`` is an intercept for each group, as a column of ones for each would be. A
+        group works it out itself: it subtracts its own means, as the within estimator for panel
+        data does, or for counts and classes shifts its predictions by what fits its rows best.
     standardize : {"auto"} or bool
         Whether features compete for the support in units of their standard deviation (about zero,
         if there is no intercept). ``"auto"`` does so if X is dense: in units of deviations a word
@@ -1063,17 +1303,44 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         stage and the round, or a bar, on a terminal if the work takes more than two seconds, and
         takes the line away at the end. True prints a line for each stage and each round, wherever
         the output goes. Over Flower ``fit_over(report=)`` has these lines.
+    always_include : str, int, or sequence of these, optional
+        Columns, by name or index, that are in every model, such as age and sex. They are none of
+        the tau: ``sparsity=3`` chooses three others, and ``sparsity=0`` none.
+    missing : {"error", "indicator"}
+        What to do where a value is missing. ``"error"`` refuses it, and names the column.
+        ``"indicator"`` puts the mean of the values that are there in its place, over all groups,
+        and adds a column that says so, ``cholesterol is missing``, if a value is missing in any
+        group. The two are selected together and count as one. A column may be missing at a whole
+        group. Columns become float64. Not with a sparse X.
+    categories : sequence of str or int, or mapping, optional
+        Columns, by name or index, that are categories: text, or numbers that stand for kinds. A
+        category becomes a column of zeros and ones, ``ward=B``, for each of its levels but the most
+        frequent one, the reference. All levels are selected together and count as one. The levels
+        are the union of those that occur in any group. Over Flower the set of its levels leaves a
+        client for that, in the open; a mapping from columns to levels names them beforehand, so
+        that nothing does, and `secure` asks for one. With ``missing="indicator"`` a category that
+        is missing is a level more.
+    loss : {"squared", "poisson"}
+        ``"poisson"`` is for counts: a coefficient is the logarithm of a rate ratio, `predict`
+        returns expected counts, and `score` the share of the deviance that is explained. With C the
+        penalty is that of `sklearn.linear_model.PoissonRegressor` with alpha = 1 / (C n), in
+        standardised units.
 
     Attributes
     ----------
-    coef_ : ndarray, shape (n_features,)
-        The coefficients, in the units of the data.
+    coef_ : ndarray, shape (n_columns,)
+        The coefficients, in the units of the data. The columns are those of X; with `missing` or
+        `categories` they are ``encoding_.column_names()``.
     intercept_ : float
-        The intercept, in the units of the data. With ``fit_intercept="per_group"`` it is the mean
-        of those of the groups.
+        The intercept, in the units of the data. With ``fit_intercept="per_group"`` it is the best
+        one of all rows, given the coefficients: for the squared loss, the mean of those of the
+        groups.
     intercepts_ : dict
-        With ``fit_intercept="per_group"`` the intercept of each group, except under masks, which
-        reveal the mean alone.
+        With ``fit_intercept="per_group"`` the intercept of each group whose rows determine one. It
+        is sent once, at the end, and averaged with no other; under masks it stays with the group,
+        which works it out by `intercept_of`.
+    encoding_ : Encoding
+        With `missing` or `categories` what the columns of X become, for all groups alike.
     support_ : ndarray of int
         The features with a coefficient that is not zero.
     groups_ : ndarray
@@ -1106,8 +1373,11 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     ([1, 4], [3.0, -2.0])
     """
 
+    _: KW_ONLY
+    loss: str = "squared"
+
     def predict(self, X: Any, groups: Any = None) -> Array:
-        """Return predictions, shape (n_samples,).
+        """Return predictions, shape (n_samples,); with ``loss="poisson"`` expected counts.
 
         Parameters
         ----------
@@ -1115,55 +1385,46 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
             The features.
         groups : array_like, shape (n_samples,), optional
             With ``fit_intercept="per_group"`` the group of each row. A row has the intercept of its
-            group, or the mean one if that took no part. Without groups all rows have the mean one,
-            and an AdviceWarning says so.
+            group, or the common one if the group has none, of which a warning tells. Without groups
+            all rows have the common one, and an AdviceWarning says so.
         """
-        check_is_fitted(self)
-        X = self._validated(X, reset=False)
-        predictions = safe_sparse_dot(X, self.coef_, dense_output=True) + self.intercept_
-        if not hasattr(self, "intercepts_"):
-            return np.asarray(predictions)
-        if groups is None:
-            if len(self.intercepts_) > 1:
-                advise_once(
-                    "predict without groups",
-                    "each group has an intercept of its own, and no groups are given: all rows get "
-                    "the mean intercept. predict and score take groups=...; "
-                    f"{_IN_SKLEARN.format('score')}",
-                )
-            return np.asarray(predictions)
-
-        names = group_of_each_row(len(predictions), groups).tolist()
-        self._warn_of_unknown_groups(names)
-        intercepts = [self.intercepts_.get(name, self.intercept_) for name in names]
-        return np.asarray(predictions - self.intercept_ + intercepts)
-
-    def _warn_of_unknown_groups(self, names: list[Any]) -> None:
-        """Warn of groups that took no part in the fit."""
-        unknown = {name for name in names if name not in self.intercepts_}
-        if unknown:
-            ordered = sorted(unknown, key=lambda name: (type(name).__name__, str(name)))
-            warn_user(
-                f"groups [{preview(ordered, 5)}] took no part in the fit: their rows get the mean "
-                "intercept"
-            )
+        return np.asarray(self._loss().mean_of(self._linear_predictions(X, groups)))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
         """Return the coefficient of determination R^2 of ``predict(X, groups)``.
+
+        With ``loss="poisson"`` it is D^2, the share of the deviance that is explained, as in
+        `sklearn.linear_model.PoissonRegressor`.
 
         In cross-validation ``set_score_request(groups=True)`` and scikit-learn's metadata routing
         pass the groups on.
         """
         y = self._validated_targets(y)
-        return float(r2_score(y, self.predict(X, groups), sample_weight=sample_weight))
+        predictions = self.predict(X, groups)
+        if self.loss == "poisson":
+            return float(d2_tweedie_score(y, predictions, sample_weight=sample_weight, power=1))
+        return float(r2_score(y, predictions, sample_weight=sample_weight))
 
-    def _targets(self, y: Array, weights: Array) -> tuple[Array, Loss, Array]:
-        """Return the targets in float64, the squared loss, and the weights as they are."""
-        return *self._targets_of_fit(y), weights
+    def _check_parameters(self) -> None:
+        """Check each parameter by itself."""
+        super()._check_parameters()
+        check_option("loss", self.loss, tuple(LOSSES_OF_NUMBERS))
+
+    def _loss(self) -> Loss:
+        """Return the loss of the name."""
+        return LOSSES_OF_NUMBERS[self.loss]()
 
     def _targets_of_fit(self, y: Array) -> tuple[Array, Loss]:
-        """Return the targets in float64, and the squared loss."""
-        return y.astype(np.float64, copy=False), SquaredLoss()
+        """Return targets as the loss takes them, and the loss."""
+        loss = self._loss()
+        return loss.check_targets("y", y.astype(np.float64, copy=False)), loss
+
+    def _targets(self, y: Array, weights: Array) -> tuple[Array, Loss, Array]:
+        """Return the targets in float64, the loss, and the weights as they are."""
+        targets, loss = self._targets_of_fit(y)
+        if self.loss == "poisson" and not targets[weights > 0].any():
+            raise ValueError("y is zero in every row; expected a count above zero")
+        return targets, loss, weights
 
 
 @dataclass(eq=False, repr=False)
@@ -1180,8 +1441,8 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
 
     Parameters
     ----------
-    fit_intercept : bool, default True
-        An intercept for all groups, which is not one of the tau.
+    fit_intercept : True, "per_group" or False
+        An intercept for all groups, or one for each, which are not among the tau.
     C : float or "cv", default 1.0
         As in `sklearn.linear_model.LogisticRegression`: the closing exchange adds half the squared
         norm of the coefficients (in standardised units, without the intercept) to C times the
@@ -1214,27 +1475,46 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
     C: float | str = 1.0
     class_weight: Any = None
 
-    def decision_function(self, X: Any) -> Array:
+    # Without `set_score_request(groups=True)` scikit-learn passes no groups to what predicts.
+    __metadata_request__predict = {"groups": False}
+    __metadata_request__predict_proba = {"groups": False}
+    __metadata_request__predict_log_proba = {"groups": False}
+    __metadata_request__decision_function = {"groups": False}
+    __metadata_request__score = {"groups": False}
+
+    def decision_function(self, X: Any, groups: Any = None) -> Array:
         """Return the scores of the classes, shape (n_samples, n_classes).
 
         For two classes they are log-odds of ``classes_[1]``, shape (n_samples,).
+
+        Parameters
+        ----------
+        X : array_like, sparse matrix or table, shape (n_samples, n_features)
+            The features.
+        groups : array_like, shape (n_samples,), optional
+            As in `FedGradMPRegressor.predict`, and the same for all methods that predict.
         """
-        check_is_fitted(self)
-        X = self._validated(X, reset=False)
-        scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        scores = self._linear_predictions(X, groups)
         return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of rows whose class `predict` finds."""
-        return float(super().score(X, self._validated_targets(y), sample_weight))
+    def predict(self, X: Any, groups: Any = None) -> Array:
+        """Return the class of the largest score for each row, shape (n_samples,)."""
+        scores = self.decision_function(X, groups)
+        codes = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[codes])
 
-    def predict_proba(self, X: Any) -> Array:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
+        """Return the share of rows whose class ``predict(X, groups)`` finds."""
+        y = self._validated_targets(y)
+        return float(accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight))
+
+    def predict_proba(self, X: Any, groups: Any = None) -> Array:
         """Return probabilities, shape (n_samples, n_classes)."""
-        return np.exp(self.predict_log_proba(X))
+        return np.exp(self.predict_log_proba(X, groups))
 
-    def predict_log_proba(self, X: Any) -> Array:
+    def predict_log_proba(self, X: Any, groups: Any = None) -> Array:
         """Return the logarithms of `predict_proba`."""
-        scores = self.decision_function(X)
+        scores = self.decision_function(X, groups)
         if scores.ndim == 1:
             scores = np.column_stack([np.zeros_like(scores), scores])
         return np.asarray(log_softmax(scores, axis=1))

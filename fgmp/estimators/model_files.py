@@ -5,6 +5,7 @@ A file holds numbers and names only, so that reading a model runs no code of its
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from .._support.validation import short_repr
 from ..sparse_model import Array
 from .covariance import Covariance
+from .encoding import Encoding
 from .report import Sent
 from .selection_path import SparsityPath
 
@@ -29,6 +31,8 @@ _PARAMETERS = (
     "min_rows",
     "folds",
 )
+# Those that files of an earlier version do not have, or not every estimator.
+_LATER_PARAMETERS = ("loss", "missing", "always_include", "categories")
 _ATTRIBUTES = ("n_features_in_", "sparsity_", "C_", "method_", "n_iter_")
 _LISTS = ("groups_", "missing_", "classes_", "feature_names_in_")
 _PATH_COLUMNS = ("sparsity", "C", "score", "standard_error")
@@ -60,10 +64,16 @@ def model_to_json(model: Any) -> str:
     coefficients = np.atleast_2d(model.coef_)
     used = np.flatnonzero(np.any(coefficients != 0, axis=0))
     names = getattr(model, "feature_names_in_", None)
+    if hasattr(model, "encoding_"):
+        names = np.asarray(model.encoding_.column_names(), object)
     content: dict[str, Any] = {
         "format": _FORMAT,
         "estimator": type(model).__name__,
-        "parameters": {name: _encode(getattr(model, name)) for name in _PARAMETERS},
+        "parameters": {
+            name: _encode(getattr(model, name))
+            for name in (*_PARAMETERS, *_LATER_PARAMETERS)
+            if hasattr(model, name)
+        },
         "attributes": {name: _encode(getattr(model, name)) for name in _ATTRIBUTES},
         "lists": {
             name: _json_values(name, getattr(model, name))
@@ -75,8 +85,10 @@ def model_to_json(model: Any) -> str:
     }
     if hasattr(model, "intercepts_"):
         groups = _json_values("intercepts_", list(model.intercepts_))
-        intercepts = model.intercepts_.values()
+        intercepts = [np.asarray(value).tolist() for value in model.intercepts_.values()]
         content["intercepts"] = [list(pair) for pair in zip(groups, intercepts, strict=True)]
+    if hasattr(model, "encoding_"):
+        content["encoding"] = model.encoding_.to_settings()
     if hasattr(model, "covariance_"):
         content["covariance"] = _encode_covariance(model.covariance_, names)
     if hasattr(model, "cv_"):
@@ -133,6 +145,11 @@ def _decoded_model(content: dict[str, Any]) -> Any:
     kinds = {kind.__name__: kind for kind in (FedGradMPRegressor, FedGradMPClassifier)}
     model = kinds[content["estimator"]]()
     parameters = {name: _decode(content["parameters"][name]) for name in _PARAMETERS}
+    parameters |= {
+        name: _decode(value)
+        for name, value in content["parameters"].items()
+        if name in _LATER_PARAMETERS
+    }
     model.set_params(**parameters)
 
     for name in _ATTRIBUTES:
@@ -142,9 +159,15 @@ def _decoded_model(content: dict[str, Any]) -> Any:
             raise KeyError(name)
         dtype = object if name == "feature_names_in_" else None
         setattr(model, name, np.asarray(values, dtype))
-    _set_coefficients(model, content)
+    n_columns = model.n_features_in_
+    if "encoding" in content:
+        model.encoding_ = Encoding.from_settings(content["encoding"])
+        if len(model.encoding_.variables) != n_columns:
+            raise ValueError("the encoding is of other columns than the model has")
+        n_columns = len(model.encoding_.column_names())
+    _set_coefficients(model, content, n_columns)
     if "covariance" in content:
-        model.covariance_ = _decode_covariance(content["covariance"], model.n_features_in_)
+        model.covariance_ = _decode_covariance(content["covariance"], n_columns)
     model.exchanges_ = tuple(
         Sent(str(what), str(began), *map(int, numbers))
         for what, began, *numbers in content.get("exchanges", [])
@@ -158,13 +181,12 @@ def _decoded_model(content: dict[str, Any]) -> Any:
     return model
 
 
-def _set_coefficients(model: Any, content: dict[str, Any]) -> None:
+def _set_coefficients(model: Any, content: dict[str, Any], n_features: int) -> None:
     """Set coefficients and intercepts of a model whose labels are known."""
     is_classifier = hasattr(model, "classes_")
     n_outputs = 1
     if is_classifier and len(model.classes_) > 2:
         n_outputs = len(model.classes_)
-    n_features = model.n_features_in_
     if type(n_features) is not int or not 0 < n_features < _MAX_FEATURES:
         raise ValueError(f"n_features_in_ is {short_repr(n_features)}")
 
@@ -182,7 +204,15 @@ def _set_coefficients(model: Any, content: dict[str, Any]) -> None:
     model.coef_ = coefficients if is_classifier else coefficients[0]
     model.intercept_ = intercept if is_classifier else float(intercept[0])
     if "intercepts" in content:
-        model.intercepts_ = {group: float(value) for group, value in content["intercepts"]}
+        model.intercepts_ = {
+            group: _own_intercept(value, n_outputs) for group, value in content["intercepts"]
+        }
+
+
+def _own_intercept(value: Any, n_outputs: int) -> float | Array:
+    """Return the intercept of a group: a number, or an array with several classes."""
+    values = np.asarray(value, np.float64).reshape(n_outputs)
+    return float(values[0]) if n_outputs == 1 else values
 
 
 def _encode_covariance(covariance: Covariance, names: Any) -> dict[str, Any]:
@@ -256,9 +286,15 @@ def _json_values(name: str, values: Any) -> list[Any]:
 
 
 def _encode(value: Any) -> Any:
-    """Return a number or a word as JSON holds it: infinity as a word, and nan as None."""
+    """Return a number, a word or some of them as JSON: infinity as a word, and nan as None."""
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {"mapping": [[_encode(key), _encode(list(of))] for key, of in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return [_encode(item) for item in value]
     if isinstance(value, float) and math.isnan(value):
         return None
     if isinstance(value, float) and math.isinf(value):
@@ -268,4 +304,6 @@ def _encode(value: Any) -> Any:
 
 def _decode(value: Any) -> Any:
     """Return the parameter that `_encode` wrote."""
+    if isinstance(value, dict):
+        return {key: _decode(of) for key, of in value["mapping"]}
     return math.inf if value == "inf" else value

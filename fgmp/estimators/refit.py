@@ -79,7 +79,8 @@ def refit_model(
     eps = float(np.finfo(session.settings.dtype).eps)
     first, last = history["objective"][[0, -1]]
     gains_only_rounding = first - last <= _ROUNDINGS * eps * first  # not if one of them is nan
-    refitted = clients.null_model if gains_only_rounding else result.state.model
+    is_null = gains_only_rounding and not session.settings.always_include
+    refitted = clients.null_model if is_null else result.state.model
     return RefittedModel(refitted, history)
 
 

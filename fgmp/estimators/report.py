@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,6 +12,8 @@ from ..shared_support.method import SharedSupportGradMP
 from ..shared_support.newton import NewtonOnSupport
 from .client_sums import HeldOutLosses, MeanResiduals, Moments
 from .covariance import GradientProducts
+from .encoding import ObservedMeans
+from .own_intercepts import CommonIntercept, OwnIntercepts
 from .performance_sums import (
     CalibrationSums,
     ClientPerformance,
@@ -19,6 +21,7 @@ from .performance_sums import (
     PredictionUnits,
 )
 from .session import LoggedRun
+from .summary import words_on_columns
 from .unit_check import UnitComparison
 
 # How the features were selected, and why so, by `method_` of an estimator.
@@ -36,11 +39,14 @@ _FORMS: dict[type[Method], str] = {
     NewtonOnSupport: "Hessian and gradient of the mean loss on the selected features; losses",
     HeldOutLosses: "mean losses of the candidate models on held-out rows; squares of their differences",
     GradientProducts: "loss, Hessian, and outer product of the gradient, at the final model",
+    ObservedMeans: "means of columns, shares of missing values and of the levels of categories",
     MeanResiduals: "the mean residual",
     ClientPerformance: "AUC or R2, losses and calibration, of each client by itself",
     PredictionUnits: "mean and mean square of the predictions",
     PooledPerformance: "means and losses of predictions; numbers of pairs in order",
     CalibrationSums: "loss, gradient and Hessian of a calibration line",
+    OwnIntercepts: "the intercept of the group, once, averaged with none",
+    CommonIntercept: "mean loss, slope and curvature in an intercept that all have in common",
     UnitComparison: "logarithms of deviations; which columns are far off the others",
 }
 
@@ -161,15 +167,40 @@ def report_of(model: Any) -> FitReport:
     facts = (
         (
             "model",
-            f"{type(model).__name__}, {len(model.support_)} of {model.n_features_in_} features",
+            f"{type(model).__name__}, {len(model.support_)} of {words_on_columns(model)}",
         ),
         ("selected by", _SELECTED_BY[model.method_]),
         ("groups", ", ".join(map(str, model.groups_))),
         ("took no part, or left", absent),
         ("protection", protection_of(model)),
         ("bytes from each group", f"{total // n_clients:,} on average"),
+        *_facts_on_intercepts(model),
+        *_facts_on_levels(model),
     )
     return FitReport(facts, tuple(stages))
+
+
+def _facts_on_levels(model: Any) -> list[tuple[str, str]]:
+    """Return how the groups agreed on the levels of categories, if there are any."""
+    if not hasattr(model, "encoding_"):
+        return []
+    categories = [variable.name for variable in model.encoding_.variables if variable.is_category]
+    given = model.categories if isinstance(model.categories, Mapping) else {}
+    if not categories:
+        return []
+    words = "named beforehand: no group said which it has"
+    if not given:
+        words = "the set of those that it has left each group, without numbers, beforehand"
+    return [(f"levels of {', '.join(categories)}", words)]
+
+
+def _facts_on_intercepts(model: Any) -> list[tuple[str, str]]:
+    """Return where the intercepts of the groups are, if each has its own."""
+    if model.fit_intercept != "per_group":
+        return []
+    if model.secure:
+        return [("intercepts of the groups", "stay with the groups; the common one is a sum")]
+    return [("intercepts of the groups", "each is sent once, after the fit, and never averaged")]
 
 
 def protection_of(model: Any) -> str:

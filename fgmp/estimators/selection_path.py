@@ -120,7 +120,7 @@ class EliminationPath:
     Attributes
     ----------
     null_model : SparseModel
-        The model without features.
+        The model without features, if none is always included.
     minimiser : SparseModel
         b, the minimiser on the selected features, with `ridge`.
     hessian : ndarray of float64, shape (k, k)
@@ -149,7 +149,7 @@ class EliminationPath:
         (H b)_S. Solved as a correction of b, it has the rounding of what changes.
         """
         sparsity = min(sparsity, self.largest)
-        if sparsity == 0:
+        if sparsity not in self.positions:  # no features, and none that are always included
             return self.null_model
         positions = self.positions[sparsity]
         values = self.minimiser.values.astype(np.float64)
@@ -302,7 +302,7 @@ def initial_size(settings: FitSettings, grid: Sequence[int]) -> InitialSize:
     grid : sequence of int
         The sparsities to choose from, increasing.
     """
-    p = settings.n_features
+    p = settings.n_choices
     weight = settings.total_weight
     largest = grid[-1]
     # A row of weight 2 counts as two rows.
@@ -310,7 +310,7 @@ def initial_size(settings: FitSettings, grid: Sequence[int]) -> InitialSize:
 
     wanted = max(_LEAST_INITIAL, ceil(2.5 * largest))
     n_features = max(min(p, wanted, round(weight) // 3), largest, 1)
-    if p > weight:  # then 3 T features may interpolate the rows that train
+    if settings.n_features > weight:  # then 3 T features may interpolate the rows that train
         reach = most_identifiable(round(weight), settings.n_folds, settings.sparsity)
         n_features = max(min(n_features, reach), largest, 1)
 
@@ -428,20 +428,22 @@ def eliminate_backwards(
     """Return the path that begins with the minimiser on the features of a model, with a ridge.
 
     Features are removed one at a time by backward elimination on the pooled Hessian. The path ends
-    with the model without features.
+    with the model without features, or with those only that are always included.
     """
     settings = session.settings
     null_model = clients.null_model
-    if len(model.used_atoms) <= settings.n_intercepts:
+    has_always_included = len(settings.always_include) > 0
+    if len(model.used_atoms) <= settings.n_intercepts and not has_always_included:
         return EliminationPath(null_model, null_model, np.empty((0, 0)), ridge, {})
 
     solver = NewtonOnSupport(settings.newton_steps, ridge)
     state = session.query(solver, clients.transport, support_state(settings, model))
     minimiser = state.model
     hessian = state.curvature.astype(np.float64)
-    all_features = len(minimiser.used_atoms) - settings.n_intercepts
-    positions = {all_features: np.arange(len(minimiser.support))}
-    for n_features, left, _ in backwards(minimiser, hessian, settings.selection):
+    positions = {settings.n_chosen(minimiser): np.arange(len(minimiser.support))}
+    # The smallest model has those that are always included, if there are any.
+    least = 0 if has_always_included else 1
+    for n_features, left, _ in backwards(minimiser, hessian, settings.selection, least):
         positions[n_features] = left
     return EliminationPath(null_model, minimiser, hessian, ridge, positions)
 

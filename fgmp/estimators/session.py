@@ -12,13 +12,14 @@ import numpy as np
 
 from ..aggregation import Aggregator
 from ..client import Client, ProblemInfo
-from ..joint_selection import PerAtom
+from ..joint_selection import PerAtom, PerBlock
 from ..losses import Loss
 from ..recording import History, Result, Run
 from ..rounds import Method
 from ..selection import PerOutput, Selection
 from ..shared_support.newton import NewtonOnSupport
 from ..simulation import simulate_part
+from ..sparse_model import SparseModel
 from ..transport import Transport
 from .client_sums import ClientSums
 from .groups import preview
@@ -115,6 +116,11 @@ folds, n_folds, is_secure, is_private
         As in `FedGradMPRegressor`.
     coefficients_only : bool
         Whether the fit is a resample, which sums neither a covariance nor intercepts of clients.
+    always_include : tuple of int
+        The columns that are in every model, and are none of the tau.
+    block_of : tuple of int, or None
+        The block of each column, from 0 on: columns of a block are selected together, and count
+        once. None if each column stands alone.
     """
 
     info: ProblemInfo
@@ -138,6 +144,8 @@ folds, n_folds, is_secure, is_private
     is_secure: bool
     is_private: bool
     coefficients_only: bool = False
+    always_include: tuple[int, ...] = ()
+    block_of: tuple[int, ...] | None = None
 
     @property
     def loss(self) -> Loss:
@@ -224,8 +232,12 @@ folds, n_folds, is_secure, is_private
 
     @property
     def selection(self) -> Selection:
-        """A feature counts once, with all its outputs; the intercept does not count."""
+        """A feature counts once, with all its outputs; what is always included does not count."""
         always_include = (0,) * self.n_intercepts
+        always_include += tuple(self.n_intercepts + column for column in self.always_include)
+        if self.block_of is not None:
+            of_columns = tuple(self.n_intercepts + block for block in self.block_of)
+            return PerBlock(always_include, (0,) * self.n_intercepts + of_columns)
         if self.n_outputs > 1:
             return PerAtom(always_include)
         return PerOutput(always_include)
@@ -233,9 +245,33 @@ folds, n_folds, is_secure, is_private
     def n_coefficients_per_client(self, n_features: int) -> int:
         """Return the most coefficients that a client of FedGradMP solves for.
 
-        These are 2 tau and tau features, or all of them, and the intercept.
+        These are 2 tau and tau features, or all of them, those that are always included, and the
+        intercept.
         """
-        return min(3 * n_features, self.n_features) + self.has_intercept
+        largest_block = 1 if self.block_of is None else max(Counter(self.block_of).values())
+        n_coefficients = 3 * n_features * largest_block + len(self.always_include)
+        return min(n_coefficients, self.n_features) + self.has_intercept
+
+    def n_chosen(self, model: SparseModel) -> int:
+        """Return how many of the features to choose from are in a model."""
+        columns = model.used_atoms - self.n_intercepts
+        chosen = np.setdiff1d(columns[columns >= 0], self.always_include)
+        if self.block_of is None:
+            return len(chosen)
+        return len({self.block_of[column] for column in chosen.tolist()})
+
+    @property
+    def n_choices(self) -> int:
+        """Number of features to choose from: columns or blocks that are not always included."""
+        return n_choices(self.n_features, self.always_include, self.block_of)
+
+
+def n_choices(
+    n_features: int, always_include: tuple[int, ...], block_of: tuple[int, ...] | None
+) -> int:
+    """Return the number of columns, or of blocks of columns, that are not always included."""
+    block_of = tuple(range(n_features)) if block_of is None else block_of
+    return len(set(block_of) - {block_of[column] for column in always_include})
 
 
 def share_of(client: Client, shares: tuple[float, ...] | None, n_rows: int) -> float:
@@ -300,6 +336,13 @@ class Session:
         self.announce = announce
         self.totals: Counter[str] = Counter()
         self.log: list[LoggedRun] = []
+
+    def with_clients(self, clients: FitClients, settings: FitSettings) -> Session:
+        """Return a session with the same clients in another view, which counts costs together."""
+        other = Session(clients, settings, self.seed, self.aggregator, self.report, self.announce)
+        other.totals = self.totals
+        other.log = self.log
+        return other
 
     def run(self, method: Method, transport: Transport, rounds: int = 1, **options: Any) -> Result:
         """Run a method and add up its cost; raise a RuntimeError if no client answered.

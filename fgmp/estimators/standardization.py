@@ -201,7 +201,7 @@ def _stats_of_moments(moments: PooledMoments, settings: FitSettings) -> Standard
         if settings.n_intercepts:
             target_centre = float(means[p])
     else:
-        null_intercept = _log_odds(means[p:], settings)
+        null_intercept = _null_intercept(means[p:], settings)
 
     standardization = Standardization(
         # Targets whose deviations are rounding have nothing that a feature could explain.
@@ -224,10 +224,15 @@ def _power_of_two_near(spread: float) -> float:
     return float(2.0 ** round(np.log2(spread)))
 
 
-def _log_odds(shares: Array, settings: FitSettings) -> Array:
-    """Return the intercept that gives each class its share of the rows, shape (n_outputs,)."""
+def _null_intercept(means: Array, settings: FitSettings) -> Array:
+    """Return the intercept of the model without features, shape (n_outputs,).
+
+    It gives each class its share of the rows, or all rows their mean.
+    """
     half_a_row = 1 / (2 * settings.n_rows)
-    logs = np.log(np.maximum(shares, half_a_row))
+    if settings.loss.class_labels is None:
+        return np.array([settings.loss.link(max(float(means[0]), half_a_row))])
+    logs = np.log(np.maximum(means, half_a_row))
     if settings.n_outputs > 1:
         return np.asarray(logs - logs.mean())
     return np.diff(logs)

@@ -29,6 +29,8 @@ _HEADINGS = {
     "per_deviation": "per sd",
     "odds_ratio": "odds ratio",
     "odds_ratio_per_deviation": "OR per sd",
+    "rate_ratio": "rate ratio",
+    "rate_ratio_per_deviation": "RR per sd",
     "standard_error": "se",
     "lower": "low",
     "upper": "high",
@@ -47,9 +49,10 @@ class Summary:
     columns : dict of str to ndarray
         ``feature``; ``class`` with several outputs; ``coefficient`` per unit of the feature and
         ``per_deviation``, times its standard deviation; for a logistic model ``odds_ratio`` per
-        unit and ``odds_ratio_per_deviation``, the exponentials of the two; ``standard_error``,
-        ``lower`` and ``upper`` of the coefficient, model-based; and the same ``_by_group``, of the
-        cluster sandwich with the groups as clusters, nan if that was not summed.
+        unit and ``odds_ratio_per_deviation``, the exponentials of the two, and for counts
+        ``rate_ratio`` and ``rate_ratio_per_deviation``; ``standard_error``, ``lower`` and ``upper``
+        of the coefficient, model-based; and the same ``_by_group``, of the cluster sandwich with
+        the groups as clusters, nan if that was not summed.
     title : str
         The model, and of how many rows and groups it is.
     notes : tuple of str
@@ -151,21 +154,29 @@ def summarize(model: Any, level: float) -> Summary:
     deviations = np.append(covariance.deviations, np.nan)  # the intercept is the column -1
     per_deviation = covariance.values * deviations[covariance.columns]
     columns: dict[str, Array] = {"feature": _feature_names(model, covariance)}
-    is_logistic = is_classifier(model)
-    if is_logistic and len(model.classes_) > 2:
+    if is_classifier(model) and len(model.classes_) > 2:
         columns["class"] = np.asarray(model.classes_)[covariance.outputs]
     columns["coefficient"] = covariance.values
     columns["per_deviation"] = per_deviation
-    if is_logistic:
+    ratio = _name_of_ratio(model)
+    if ratio:
         is_slope = covariance.columns >= 0
         with np.errstate(over="ignore"):
-            columns["odds_ratio"] = np.where(is_slope, np.exp(covariance.values), np.nan)
-            columns["odds_ratio_per_deviation"] = np.exp(per_deviation)
+            columns[ratio] = np.where(is_slope, np.exp(covariance.values), np.nan)
+            columns[f"{ratio}_per_deviation"] = np.exp(per_deviation)
 
-    degrees_of_freedom = np.inf if is_logistic else covariance.degrees_of_freedom
+    # Without a variance to estimate, quantiles are normal.
+    degrees_of_freedom = np.inf if ratio else covariance.degrees_of_freedom
     columns |= _errors(covariance, covariance.model_based, degrees_of_freedom, level, "")
     columns |= _errors(covariance, covariance.by_group, covariance.n_groups - 1, level, "_by_group")
     return Summary(columns, _title(model, covariance), _notes(model, covariance, level), level)
+
+
+def _name_of_ratio(model: Any) -> str:
+    """Return what the exponential of a coefficient is, or "" for the squared loss."""
+    if is_classifier(model):
+        return "odds_ratio"
+    return "rate_ratio" if model.loss == "poisson" else ""
 
 
 def _errors(
@@ -193,11 +204,21 @@ def _feature_names(model: Any, covariance: Covariance) -> Array:
 
 
 def names_of_features(model: Any) -> Sequence[str]:
-    """Return the names of all features of a fitted estimator; x0, x1, ... if it had none."""
+    """Return the names of all columns of a fitted estimator; x0, x1, ... if it had none."""
+    if hasattr(model, "encoding_"):
+        return list(model.encoding_.column_names())
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         return [f"x{j}" for j in range(model.n_features_in_)]
     return [str(name) for name in names]
+
+
+def words_on_columns(model: Any) -> str:
+    """Return of how many columns a model chooses, in words."""
+    if hasattr(model, "encoding_"):
+        n_columns = len(model.encoding_.column_names())
+        return f"{n_columns} columns of {model.n_features_in_} variables"
+    return f"{model.n_features_in_} features"
 
 
 def _why_no_covariance(model: Any) -> str:
@@ -228,14 +249,13 @@ def _title(model: Any, covariance: Covariance) -> str:
     how = chosen.get(model.sparsity, "chosen") if isinstance(model.sparsity, str) else "chosen"
     groups = "1 group" if covariance.n_groups == 1 else f"{covariance.n_groups} groups"
     return (
-        f"{type(model).__name__}: {n_features} of {model.n_features_in_} features, {how}; "
+        f"{type(model).__name__}: {n_features} of {words_on_columns(model)}, {how}; "
         f"{covariance.n_rows:g} rows of {groups}"
     )
 
 
 def _notes(model: Any, covariance: Covariance, level: float) -> tuple[str, ...]:
     """Return what the errors and intervals hold, and what they leave out."""
-    is_logistic = is_classifier(model)
     notes = []
     if model.sparsity != "all":
         notes.append(
@@ -250,7 +270,7 @@ def _notes(model: Any, covariance: Covariance, level: float) -> tuple[str, ...]:
         )
     quantile = "normal"
     what = "the inverse information"
-    if not is_logistic:
+    if not _name_of_ratio(model):
         quantile = f"t({covariance.degrees_of_freedom:g})"
         what = f"residual variance {covariance.dispersion:.4g} times the inverse second moments"
     notes.append(f"se, {100 * level:g} % interval: model-based, {what}; {quantile} quantiles.")
@@ -269,10 +289,15 @@ def _notes(model: Any, covariance: Covariance, level: float) -> tuple[str, ...]:
             )
     if np.isnan(covariance.model_based.diagonal()).any():
         notes.append("Without an error: collinear columns, or as many coefficients as rows.")
-    if is_logistic and len(model.classes_) > 2:
+    if is_classifier(model) and len(model.classes_) > 2:
         notes.append(
             "The coefficients of a feature sum to zero over the classes; an odds ratio is against "
             "the geometric mean of all classes."
+        )
+    if _name_of_ratio(model) == "rate_ratio":
+        notes.append(
+            "Model-based errors hold for counts whose variance is their mean; the sandwich does "
+            "not need that."
         )
     if getattr(model, "class_weight", None) is not None:
         notes.append("Model-based errors take class weights for numbers of rows.")

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..client import Client
 from ..losses import Loss
 from ..sparse_model import Array
+from .profiled_loss import OwnIntercept, intercept_of_rows
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,24 @@ class WeightedLoss(Loss):
 
         return leads_of_labels
 
+    @property
+    def class_labels(self) -> Array | None:
+        """The labels of l."""
+        return self.loss.class_labels
+
+    def link(self, mean: float) -> float:
+        """Return the prediction of l for a mean."""
+        return self.loss.link(mean)
+
+    @property
+    def is_binary(self) -> bool:  # type: ignore[override]
+        """Whether the targets of l are -1 and +1."""
+        return self.loss.is_binary
+
+    def ahead(self, moves: Array, targets: Array) -> Array | None:
+        """Return what l does: weights are above zero."""
+        return self.loss.ahead(moves, self._split(targets)[0])
+
     def row_weight(self, n_rows: int) -> float:
         """Return the weight of a row of l."""
         return self.loss.row_weight(n_rows)
@@ -96,7 +116,41 @@ def _times(weights: Array, values: Array) -> Array:
     return np.asarray((weights * values.T).T)
 
 
-def split_weights(client: Client) -> tuple[Array, Array, Loss]:
+class WeightedTargets(NamedTuple):
+    """Targets of rows, the weights of the rows, and the loss without them."""
+
+    targets: Array
+    weights: Array
+    loss: Loss
+
+    def take(self, rows: Array) -> "WeightedTargets":
+        """Return some of the rows."""
+        return WeightedTargets(self.targets[rows], self.weights[rows], self.loss)
+
+    def best_intercept(self, predictions: Array) -> Any:
+        """Return the intercept that fits the rows best: for the squared loss the mean residual.
+
+        If they do not determine any, it is that of rows with one more, of no known target.
+        """
+        targets, weights, loss = self
+        if loss.is_quadratic:
+            return weights @ (targets - predictions) / weights.sum()
+        own = self._own_intercept(predictions)
+        if not own.is_finite:
+            own = self._own_intercept(predictions, ridge=1 / len(targets))
+        return own.values if predictions.ndim > 1 else own.values[0]
+
+    def determines_intercept(self, predictions: Array) -> bool:
+        """Return whether the rows determine an intercept."""
+        return self.loss.is_quadratic or self._own_intercept(predictions).is_finite
+
+    def _own_intercept(self, predictions: Array, **ridge: float) -> OwnIntercept:
+        """Return the intercept of a loss that is not quadratic."""
+        columns = np.column_stack([self.targets, self.weights / self.weights.mean()])
+        return intercept_of_rows(WeightedLoss(self.loss), predictions, columns, **ridge)
+
+
+def split_weights(client: Client) -> WeightedTargets:
     """Return the targets of a client, the weights of its rows, which have mean one, and its loss.
 
     A client without weights has the weight one in each row.
@@ -108,4 +162,4 @@ def split_weights(client: Client) -> tuple[Array, Array, Loss]:
         targets, weights = targets.T
         loss = loss.loss
     kind = np.intp if loss.has_integer_targets else np.float64
-    return targets.astype(kind, copy=False), weights, loss
+    return WeightedTargets(targets.astype(kind, copy=False), weights, loss)

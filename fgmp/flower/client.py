@@ -24,6 +24,7 @@ the length of what is masked                           the server: dense, and al
 public key, nonces, and shares that open the masks     the server, which opens the masks of the sum
 shares of secrets, each made for one sum, encrypted    the one client that each is encrypted for
 that it has no update: late, not finite, out of range  the server
+levels of categories, if the server names none         the server; not with ``masked_only=True``
 the class of an error, whose words stay in its log     the server
 =====================================================  =============================================
 
@@ -55,6 +56,7 @@ from ..update_validation import Rejected
 from .records import FLOWER, Fields, arrays_of, content_of, fields_of
 
 Load = Callable[[Any, Mapping[str, Any]], tuple[Any, Any]]
+Introduce = Callable[[Any, Mapping[str, Any]], Mapping[str, str]]
 
 # Two computations of the same weight, at the server and at the client, may differ by this share.
 _ROUNDING = 1e-9
@@ -69,7 +71,12 @@ class PublicError(ValueError):
 
 
 def client_app(
-    load: Load, *, masked_only: bool = False, mods: Sequence[Any] = (), kinds: Iterable[type] = ()
+    load: Load,
+    *,
+    masked_only: bool = False,
+    mods: Sequence[Any] = (),
+    kinds: Iterable[type] = (),
+    introduce: Introduce | None = None,
 ) -> Any:
     """Return the client's side of a run, a ClientApp.
 
@@ -90,6 +97,9 @@ def client_app(
     kinds : iterable of type
         Your own dataclasses that methods are made of. From what a server sends only these and the
         classes of fgmp are constructed.
+    introduce : callable (context, settings) -> mapping of str to str, optional
+        What the client says beside its numbers of rows and features, when it is asked who it is.
+        With `masked_only` it may say nothing more.
 
     Raises
     ------
@@ -110,7 +120,7 @@ def client_app(
         from flwr.app import Message as FlowerMessage
         from flwr.clientapp import ClientApp
     app = ClientApp(mods=list(mods))
-    site = _Site(load, masked_only, tuple(kinds))
+    site = _Site(load, masked_only, tuple(kinds), introduce)
 
     def reply(message: Any, context: Any) -> Any:
         try:
@@ -148,6 +158,7 @@ class _Site:
     load: Load
     masked_only: bool
     kinds: tuple[type, ...]
+    introduce: Introduce | None = None
 
     def answer(self, content: Any, context: Any) -> Any:
         """Return the content of the reply to a question."""
@@ -187,6 +198,14 @@ class _Site:
         for field, name in (("key", "partition-id"), ("name", "name")):
             if name in config:
                 fields[field] = config[name]
+        if self.introduce is not None:
+            more = self.introduce(context, json.loads(question["settings"]))
+            if more and self.masked_only:
+                raise PermissionError(
+                    f"the server asks for {sorted(more)} in the open; this client answers under "
+                    "masks only"
+                )
+            fields |= more
         return content_of(fields)
 
     def _compute(self, question: Fields, content: Any, context: Any) -> _Computed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -19,9 +20,16 @@ from ..classification_losses import LogisticLoss, SoftmaxLoss
 from ..estimators.client_sums import HeldOutLosses, MeanResiduals, Moments
 from ..estimators.covariance import GradientProducts
 from ..estimators.disclosure import few_rows_in_sums
-from ..estimators.federated_table import ClientRows, client_view
+from ..estimators.encoding import Encoding, EncodingPlan, ObservedMeans, RawTable, plan_of
+from ..estimators.federated_table import (
+    LOSSES_OF_NUMBERS,
+    ClientRows,
+    client_view,
+    loss_of_view,
+)
 from ..estimators.folds import Fold, assign_folds
 from ..estimators.groups import preview
+from ..estimators.own_intercepts import CommonIntercept, OwnIntercepts
 from ..estimators.performance_sums import (
     CalibrationSums,
     ClientPerformance,
@@ -31,12 +39,12 @@ from ..estimators.performance_sums import (
 from ..estimators.session import round_in_words, stage_in_words
 from ..estimators.standardization import Standardization
 from ..estimators.unit_check import UnitComparison
-from ..losses import Loss, SquaredLoss
+from ..losses import Loss
 from ..recording import Run
 from ..rounds import Call, Message, Method
 from ..sparse_model import Array
 from .client import PublicError, client_app
-from .records import Fields, Reply
+from .records import Fields, Reply, printable
 from .transport import OverFlower
 
 ReadTable = Callable[[Any, Sequence[str]], tuple[Any, Any]]
@@ -49,8 +57,11 @@ _SILENCE = 10.0
 # and for that its module has to be loaded there (see `fgmp.serialization`): here it is.
 SUMS_OF_FITS = (
     Moments,
+    ObservedMeans,
     HeldOutLosses,
     MeanResiduals,
+    OwnIntercepts,
+    CommonIntercept,
     GradientProducts,
     UnitComparison,
     ClientPerformance,
@@ -84,18 +95,34 @@ def table_app(read: ReadTable, **options: Any) -> Any:
     >>> app = table_app(read)  # doctest: +SKIP
     """
 
+    def introduce(context: Any, settings: Mapping[str, Any]) -> Mapping[str, str]:
+        plan = _plan_of(settings)
+        if plan is None or not plan.open_categories:
+            return {}
+        X, _ = _read(read, context, settings["features"])
+        levels = _raw_table(plan, X).levels()
+        return {"levels": json.dumps([[i, levels[i]] for i in plan.open_categories])}
+
     def load(context: Any, settings: Mapping[str, Any]) -> tuple[Any, Array]:
-        X, y = _read(read, context, settings["features"])
+        read_X, y = _read(read, context, settings["features"])
         if len(y) < settings["min_rows"]:
             raise ValueError(
                 f"{len(y)} rows, and min_rows is {settings['min_rows']}: this site takes no part"
             )
         classes = settings["classes"]
         targets = _targets(y, classes)
-        X = _in_precision(X)
+        plan = _plan_of(settings)
+        if plan is None:
+            X = _in_precision(read_X)
+        else:
+            X = _columns_of_numbers(plan, read_X, settings)
 
         if settings["dtype"] is None:
-            _warn_of_few_rows_in_sums(X, y, settings)
+            if plan is None:
+                _warn_of_few_rows_in_sums(X, y, settings["features"], settings)
+            else:
+                columns, names = _columns_in_sums(plan, read_X)
+                _warn_of_few_rows_in_sums(columns, y, names, settings)
             # The client says who it is, and only the number of its targets leaves it. Numbers stay
             # zero, which no precision of X refuses.
             return X, targets if classes else np.zeros(len(y), X.dtype)
@@ -104,18 +131,61 @@ def table_app(read: ReadTable, **options: Any) -> Any:
         fold = None if settings["fold"] is None else Fold(*settings["fold"])
         training = rows.take(rows.training_rows(fold))
         standardization = Standardization.from_settings(settings["units"])
-        view = client_view(training, standardization, _loss_of(classes))
+        view = client_view(training, standardization, _loss_of(classes, settings["loss"]))
         return view.features, view.targets
 
-    return client_app(load, **options)
+    return client_app(load, introduce=introduce, **options)
 
 
-def _warn_of_few_rows_in_sums(X: Any, y: Array, settings: Mapping[str, Any]) -> None:
+def _plan_of(settings: Mapping[str, Any]) -> EncodingPlan | None:
+    """Return the plan of the encoding in the settings of a server, if there is one."""
+    plan = settings["plan"]
+    return None if plan is None else EncodingPlan.from_settings(plan)
+
+
+def _raw_table(plan: EncodingPlan, X: Any) -> RawTable:
+    """Return the rows of a client, whose levels have to be those that the server names, if any."""
+    table = plan.read(X)
+    try:
+        plan.check_levels(table)
+    except ValueError as error:
+        names = preview([plan.names[index] for index in plan.levels], _MOST_NAMES)
+        raise PublicError(
+            f"another level than those named, in one of the columns {names}"
+        ) from error
+    return table
+
+
+def _columns_of_numbers(plan: EncodingPlan, X: Any, settings: Mapping[str, Any]) -> Array:
+    """Return what a question is about: one column for each name, what means are of, or all."""
+    table = _raw_table(plan, X)
+    if settings["encoding"] is not None:
+        return Encoding.from_settings(settings["encoding"]).encode(table)
+    if settings["levels"] is not None:
+        return table.statistics({index: levels for index, levels in settings["levels"]})
+    return np.nan_to_num(table.numbers, nan=0.0)
+
+
+def _columns_in_sums(plan: EncodingPlan, X: Any) -> tuple[Array, list[str]]:
+    """Return columns that sums are made of for a table with gaps and categories, and their names.
+
+    They are numbers, where values are missing, and the levels that the client has itself.
+    """
+    table = _raw_table(plan, X)
+    levels = table.levels()
+    names = [*plan.names, *(f"{name} is missing" for name in plan.names)]
+    names += [f"{plan.names[index]}={level}" for index in sorted(levels) for level in levels[index]]
+    return table.statistics(levels), names
+
+
+def _warn_of_few_rows_in_sums(
+    X: Any, y: Array, names: Sequence[str], settings: Mapping[str, Any]
+) -> None:
     """Warn in the client's own log, before its first update, of sums that rest on few rows."""
     if not settings["sums_in_the_open"]:
         return
     min_rows = settings["min_rows"]
-    few = few_rows_in_sums(X, y, settings["features"], settings["classes"], min_rows)
+    few = few_rows_in_sums(X, y, names, settings["classes"], min_rows)
     if few:
         warn_user(
             f"fewer than min_rows={min_rows} rows of this site {few}, and its sums tell the server "
@@ -305,6 +375,8 @@ def bootstrap_over(
         n_done += run.progress.round == 0
         sites.report_round(f"resample {n_done} of {n_resamples}", run, unit)
 
+    if hasattr(model, "encoding_"):
+        sites = sites.encoded(model.encoding_)
     return model.bootstrap_sites(sites, n_resamples, random_state, report_rounds)
 
 
@@ -376,14 +448,16 @@ def _sites_of(
     """Return the clients of a grid, once they are there and have the columns of an estimator."""
     sites = _Sites(
         grid,
-        _loss_of(labels),
+        _loss_of(labels, _loss_name(estimator)),
         n_clients,
         features=names,
         classes=labels,
+        loss_name=_loss_name(estimator),
         min_rows=estimator.min_rows if estimator.private is None else 1,
         sums_in_the_open=estimator.private is None and not estimator.secure,
         sparse=sparse,
         report=report,
+        plan=plan_of(names, estimator.categories, estimator.missing),
         **options,
     )
     if sites.info.n_features != len(names):
@@ -391,6 +465,11 @@ def _sites_of(
             f"features has {len(names)} names; the sites have {sites.info.n_features} columns"
         )
     return sites
+
+
+def _loss_name(estimator: Any) -> str:
+    """Return the loss of numbers of an estimator; classes decide on that of a classifier."""
+    return str(getattr(estimator, "loss", "squared"))
 
 
 def _check_classes(estimator: Any, classes: Sequence[Any] | None) -> list[Any] | None:
@@ -454,15 +533,21 @@ class _Sites(OverFlower):
         *,
         features: list[str],
         classes: list[Any] | None,
+        loss_name: str,
         min_rows: int,
         sums_in_the_open: bool,
         sparse: bool,
         report: Callable[[str], Any],
+        plan: EncodingPlan | None = None,
         **options: Any,
     ) -> None:
         settings = {
+            "plan": None if plan is None else plan.to_settings(),
+            "levels": None,
+            "encoding": None,
             "features": features,
             "classes": classes,
+            "loss": loss_name,
             "min_rows": min_rows,
             "sums_in_the_open": sums_in_the_open,
             "units": None,
@@ -475,6 +560,30 @@ class _Sites(OverFlower):
         self.min_rows = min_rows
         self.report = _TimedReport(report)
         self.stage = ""
+        self.plan = plan
+
+    def levels(self) -> list[dict[int, list[str]]]:
+        """Return the levels of the categories that the clients have said they have."""
+        if self.plan is None or not self.plan.open_categories:
+            return []
+        return [_levels_in(report, self.plan) for report in self.reports]
+
+    def statistics(self, levels: Mapping[int, Sequence[str]]) -> _Sites:
+        """Return the clients with the columns of `RawTable.statistics`."""
+        assert self.plan is not None
+        agreed = [[index, list(of)] for index, of in levels.items()]
+        return self._with_columns(self.plan.n_statistics(levels), levels=agreed)
+
+    def encoded(self, encoding: Encoding) -> _Sites:
+        """Return the clients with columns of numbers."""
+        n_columns = len(encoding.column_names())
+        return self._with_columns(n_columns, encoding=encoding.to_settings())
+
+    def _with_columns(self, n_columns: int, **settings: Any) -> _Sites:
+        """Return the clients in a view of their tables with other columns."""
+        other = self.with_settings(json.loads(self.settings) | settings, n_features=n_columns)
+        assert isinstance(other, _Sites)
+        return other
 
     @property
     def absent(self) -> list[str]:
@@ -535,9 +644,31 @@ class _Sites(OverFlower):
             # As they are, rows are summed in float64; standardized in the precision of the table.
             dtype=np.dtype(np.float64) if standardization is None else self.info.dtype,
         )
+        other.loss = loss_of_view(self.loss, standardization)
+        other.info = replace(other.info, loss=other.loss)
         other.weighting = "rows"
         other.weight_counts = np.array(rows)
         return other
+
+
+def _levels_in(report: Mapping[str, Any], plan: EncodingPlan) -> dict[int, list[str]]:
+    """Return the levels that a client reports, or raise a ValueError if it reports none.
+
+    They come from another machine: only texts of categories that were asked for are taken.
+    """
+    try:
+        reported = {index: levels for index, levels in json.loads(report["levels"])}
+        levels = {index: reported[index] for index in plan.open_categories}
+        is_text = all(type(level) is str for of in levels.values() for level in of)
+    except (KeyError, TypeError, ValueError):
+        is_text = False
+    if not is_text:
+        names = [plan.names[index] for index in plan.open_categories]
+        raise ValueError(
+            f"a client said nothing of the levels of {names}; expected clients of this version of "
+            "fgmp, or categories={name: levels}"
+        )
+    return {index: sorted({printable(level) for level in of}) for index, of in levels.items()}
 
 
 def _n_training(n_rows: int, client_index: int, fold: Fold | None) -> int:
@@ -548,7 +679,8 @@ def _n_training(n_rows: int, client_index: int, fold: Fold | None) -> int:
     return int((folds != fold.number).sum())
 
 
-def _loss_of(classes: Sequence[Any] | None) -> Loss:
+def _loss_of(classes: Sequence[Any] | None, name: str) -> Loss:
+    """Return the loss of labels, or the loss of numbers with a name."""
     if classes is None:
-        return SquaredLoss()
+        return LOSSES_OF_NUMBERS[name]()
     return LogisticLoss() if len(classes) == 2 else SoftmaxLoss(len(classes))

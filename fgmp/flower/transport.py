@@ -78,6 +78,8 @@ class OverFlower:
 
     Attributes
     ----------
+    reports : list of mapping
+        What each client said of itself, in the order of `nodes`.
     nodes, names : list of int, and of str
         The nodes and names of the clients, in the order of the ``partition-id`` that they report:
         their ids are 0, 1, ...
@@ -187,6 +189,7 @@ class OverFlower:
         clients.sort(key=lambda client: (client.key, client.node))
 
         self.nodes = [client.node for client in clients]
+        self.reports = [reports[node] for node in self.nodes]
         self.refused = {
             node: short_repr(fields.get("words", dict(fields)))
             for node, fields in reports.items()

@@ -105,9 +105,8 @@ def backwards(
 
     n_atoms = selection.n_selected(b.support, b.shape)
     for count in range(max(n_atoms - 1, least), least - 1, -1):
-        # The root of what the quadratic rises by if an entry goes.
-        costs = np.abs(values) / np.sqrt(inverse.diagonal())
         support = b.support[positions]
+        costs = _costs(values, inverse, selection.blocks(support, b.shape))
         selected = selection.select_from(SparseModel(support, costs, b.shape), count)
         is_left = np.isin(support, selected, assume_unique=True)
         left = np.flatnonzero(is_left)
@@ -119,6 +118,22 @@ def backwards(
             inverse = inverse[np.ix_(left, left)] - inverse[np.ix_(left, gone)] @ across
             positions = positions[left]
         yield PathPoint(count, positions, values / scale[positions])
+
+
+def _costs(values: Array, inverse: Array, blocks: IndexArray | None) -> Array:
+    """Return the root of what the quadratic rises by if an entry goes.
+
+    If whole blocks go, the squares of the costs of the entries of a block add up to the rise.
+    """
+    if blocks is None:
+        return np.asarray(np.abs(values) / np.sqrt(inverse.diagonal()))
+    costs = np.empty(len(values))
+    for block in np.unique(blocks):
+        members = np.flatnonzero(blocks == block)
+        within = inverse[np.ix_(members, members)]
+        rise = float(values[members] @ np.linalg.solve(within, values[members]))
+        costs[members] = np.sqrt(max(rise, 0.0) / len(members))
+    return costs
 
 
 class _Fit(NamedTuple):

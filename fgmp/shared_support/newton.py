@@ -72,6 +72,9 @@ class SupportState:
     moved : float
         The largest change of a coefficient by the last Newton step, as a fraction of the
         coefficient; 0 for a solver that takes one step, or none.
+    damping : float
+        The part of the Newton step that `step` is. A round that ends with a step that raised the
+        objective leaves half of it to the first step of the next.
     """
 
     model: SparseModel
@@ -83,6 +86,7 @@ class SupportState:
     tried_zero: bool = False
     missed: float = 0.0
     moved: float = 0.0
+    damping: float = 1.0
 
     @property
     def best_model(self) -> SparseModel:
@@ -253,9 +257,10 @@ class NewtonOnSupport(SupportSolver):
     Notes
     -----
     With several steps, a step that raised the objective is halved, and a last exchange compares
-    objectives. Before the first step is halved, the zero model on the support is tried in its
-    place, once: from a point that ran away, where a loss has hardly any curvature, no step leads
-    back, and from zero Newton steps converge.
+    objectives. A round in which no halving was enough hands the half of the last step to the next.
+    Before the first step is halved, the zero model on the support is tried in its place, once: from
+    a point that ran away, where a loss has hardly any curvature, no step leads back, and from zero
+    Newton steps converge.
 
     Without a ridge, a softmax Hessian arrives with its mean curvature along the directions that
     change all classes of a feature alike. It has none of its own there, and no step moves along
@@ -389,7 +394,7 @@ class NewtonOnSupport(SupportSolver):
         if is_worse:
             is_lost = True
             if tried_zero:
-                state = replace(state, step=state.step / 2)
+                state = replace(state, step=state.step / 2, damping=state.damping / 2)
         else:
             newton = self._newton_step(state.model, mean)
             is_lost = not np.isfinite(newton.step).all()  # a saturated loss has no curvature left
@@ -434,7 +439,8 @@ class NewtonOnSupport(SupportSolver):
     def _accepted(self, state: State, value: float, newton: _NewtonStep, is_lost: bool) -> State:
         """Return the state with the model as the best so far, and the step to try from it."""
         x = state.model.values
-        step = np.zeros_like(x) if is_lost else newton.step
+        damping = state.damping if state.done == 0 else 1.0
+        step = np.zeros_like(x) if is_lost else damping * newton.step
         moved = 0.0
         if self.steps > 1:
             moved = inf if is_lost else _fraction_moved(x, newton, value)
@@ -445,6 +451,7 @@ class NewtonOnSupport(SupportSolver):
             step=step,
             curvature=newton.hessian,
             moved=moved,
+            damping=damping,
         )
 
 
@@ -461,6 +468,7 @@ def _ended(state: State, value: float, is_worse: bool) -> State:
         done=0,
         tried_zero=False,
         missed=abs(promised - decrease),
+        damping=state.damping / 2 if is_worse else 1.0,
     )
 
 
@@ -519,11 +527,10 @@ class _SharesMoved(NamedTuple):
 
 
 def _shares_moved(problem: RestrictedProblem, step: Array) -> _SharesMoved:
-    """Return the shares of rows that a step moves; a loss without labels counts as moved back."""
-    leads = problem.loss.leads
-    if leads is None:
+    """Return the shares of rows that a step moves; all count as moved back if l falls nowhere."""
+    moves = problem.loss.ahead(problem.predictions(step), problem.targets)
+    if moves is None:
         return _SharesMoved(back=1.0, ahead=0.0)
-    moves = leads(problem.predictions(step), problem.targets)
     rounding = float(np.sqrt(np.finfo(step.dtype).eps))
     goes_back = np.any(moves < -rounding, axis=1)
     goes_ahead = np.any(moves > _AHEAD, axis=1)

@@ -1,0 +1,547 @@
+"""Columns of a table as columns of numbers: categories, and values that are missing.
+
+A category becomes a column of zeros and ones for each of its levels but the most frequent one, the
+reference: ``sex=male``. Where a number is missing it becomes the mean of those that are there, and
+a column beside it says so: ``cholesterol is missing``. A category that is missing has such a column
+too, as one more level. The columns of a variable are a block: they are selected together and count
+as one of the tau.
+
+What all clients have to agree on is one `Encoding`. The levels are the union of those that occur at
+any client; over a network the set of its levels is what leaves a client for that. The means and the
+most frequent levels follow from sums over the clients (`ObservedMeans`), as the common units do.
+With an intercept and the column that says so, the number in place of a missing one moves no
+prediction, but for a ridge.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from .._support.tables import read_table
+from .._support.validation import (
+    as_array,
+    check_integer,
+    check_sequence,
+    is_missing,
+    short_repr,
+)
+from .._support.warnings import warn_user
+from ..rounds import Exchange
+from ..sparse_model import Array
+from .client_sums import Moments, State
+from .groups import preview
+
+MISSING_RULES = ("error", "indicator")
+# The most levels of a category: an identifier of rows is none.
+MAX_LEVELS = 1000
+_N_NAMED = 10
+_ROUNDING_OF_SHARES = 1e-10
+_LONGEST_LEVEL = 200
+
+# Text of a whole number with a decimal point, as a table may write it.
+_WHOLE = re.compile(r"(-?\d+)\.0+")
+
+
+class RawTable(NamedTuple):
+    """The rows of a table before they are encoded.
+
+    Attributes
+    ----------
+    numbers : ndarray, shape (n_rows, n_variables)
+        Numbers, nan where one is missing. The columns of categories are zero.
+    texts : dict of int to ndarray of object
+        The level of each row by the index of a category, as text, and None where it is missing.
+    """
+
+    numbers: Array
+    texts: dict[int, Array]
+
+    def take(self, rows: Array) -> RawTable:
+        """Return some of the rows."""
+        texts = {index: column[rows] for index, column in self.texts.items()}
+        return RawTable(self.numbers[rows], texts)
+
+    def is_missing(self) -> Array:
+        """Return where a value is missing, shape (n_rows, n_variables)."""
+        missing = np.isnan(self.numbers)
+        for index, column in self.texts.items():
+            missing[:, index] = [level is None for level in column.tolist()]
+        return missing
+
+    def levels(self) -> dict[int, list[str]]:
+        """Return the levels that occur in each category, in increasing order."""
+        return {
+            index: sorted({str(level) for level in column.tolist() if level is not None})
+            for index, column in self.texts.items()
+        }
+
+    def statistics(self, levels: Mapping[int, Sequence[str]]) -> Array:
+        """Return what means are made of, as columns of finite numbers.
+
+        These are the numbers, zero where they are missing; then where they are missing; then for
+        each category which rows have which level.
+        """
+        indicators = [
+            np.equal(self.texts[index], level)
+            for index in sorted(levels)
+            for level in levels[index]
+        ]
+        parts = [np.nan_to_num(self.numbers, nan=0.0), self.is_missing()]
+        if indicators:
+            parts.append(np.column_stack(indicators))
+        return np.hstack(parts).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A column of a table, and what it becomes.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    mean : float or None
+        The mean of the numbers that are there; None for a category.
+    has_indicator : bool
+        Whether a column says where it is missing.
+    levels : tuple of str
+        The levels of a category that have a column; without the reference.
+    reference : str
+        The level of a category without a column, or "".
+    """
+
+    name: str
+    mean: float | None
+    has_indicator: bool
+    levels: tuple[str, ...] = ()
+    reference: str = ""
+
+    @property
+    def is_category(self) -> bool:
+        """Whether it has levels."""
+        return self.mean is None
+
+    def columns(self) -> list[str]:
+        """Return the names of the columns that it becomes."""
+        names = [f"{self.name}={level}" for level in self.levels]
+        if not self.is_category:
+            names = [self.name]
+        if self.has_indicator:
+            names.append(f"{self.name} is missing")
+        return names
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How the columns of a table become columns of numbers, for all clients alike.
+
+    Attributes
+    ----------
+    variables : tuple of Variable
+        The columns of the table, in their order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fgmp
+    >>> X = np.array([["f", 50.0], ["m", 61.0], ["f", None]] * 20, object)
+    >>> y = np.arange(60.0)
+    >>> model = fgmp.FedGradMPRegressor(1, categories=[0], missing="indicator").fit(X, y)
+    >>> model.encoding_.column_names()
+    ['x0=m', 'x1', 'x1 is missing']
+    """
+
+    variables: tuple[Variable, ...]
+
+    def column_names(self) -> list[str]:
+        """Return the names of the columns of numbers."""
+        return [name for variable in self.variables for name in variable.columns()]
+
+    def block_of(self) -> tuple[int, ...] | None:
+        """Return the variable of each column of numbers; None if each is one of its own."""
+        lengths = [len(variable.columns()) for variable in self.variables]
+        if all(length == 1 for length in lengths):
+            return None
+        blocks = [index for index, length in enumerate(lengths) for _ in range(length)]
+        # A category of one level has no column: blocks are numbered without it.
+        return tuple(np.unique(blocks, return_inverse=True)[1].tolist())
+
+    def columns_of(self, variables: Sequence[int]) -> tuple[int, ...]:
+        """Return the columns of numbers of some variables."""
+        lengths = [len(variable.columns()) for variable in self.variables]
+        ends = np.cumsum(lengths)
+        return tuple(
+            column
+            for index in variables
+            for column in range(ends[index] - lengths[index], ends[index])
+        )
+
+    def encode(self, table: RawTable) -> Array:
+        """Return the columns of numbers, shape (n_rows, n_columns).
+
+        Warns
+        -----
+        AdviceWarning
+            If a level is unknown, whose rows get the reference, or a value is missing in a column
+            in which none was in the fit, which gets the mean, or the reference.
+        """
+        missing = table.is_missing()
+        columns = []
+        unknown = []
+        filled = []
+        for index, variable in enumerate(self.variables):
+            is_missing = missing[:, index]
+            if variable.is_category:
+                texts = table.texts[index]
+                columns += [np.equal(texts, level) for level in variable.levels]
+                known = {*variable.levels, variable.reference}
+                strange = sorted({str(text) for text in texts[~is_missing].tolist()} - known)
+                if strange:
+                    unknown.append(f"{variable.name!r} ({preview(strange, 3)})")
+            else:
+                numbers = table.numbers[:, index]
+                columns.append(np.where(is_missing, float(variable.mean or 0), numbers))
+            if variable.has_indicator:
+                columns.append(is_missing)
+            elif is_missing.any():
+                filled.append(repr(variable.name))
+        _warn_of_rules(unknown, filled)
+        if not columns:
+            raise ValueError("X has no column with two values; expected one")
+        return np.column_stack(columns).astype(np.float64)
+
+    def to_settings(self) -> list[dict[str, Any]]:
+        """Return the variables for JSON."""
+        return [asdict(variable) for variable in self.variables]
+
+    @classmethod
+    def from_settings(cls, settings: Any) -> Encoding:
+        """Return the encoding that `to_settings` was called on; an error of any kind for others."""
+        variables = []
+        for fields in settings:
+            variable = Variable(**{**fields, "levels": tuple(map(str, fields["levels"]))})
+            if variable.mean is not None and not math.isfinite(variable.mean):
+                raise ValueError(f"the mean of {variable.name!r} is not finite")
+            variables.append(variable)
+        return cls(tuple(variables))
+
+
+def _warn_of_rules(unknown: list[str], filled: list[str]) -> None:
+    """Warn of values for which the fit has no column."""
+    if unknown:
+        warn_user(
+            f"levels that the fit did not see, in the columns {', '.join(unknown[:_N_NAMED])}: "
+            "their rows get the most frequent level of the fit"
+        )
+    if filled:
+        warn_user(
+            f"values are missing in the columns {', '.join(filled[:_N_NAMED])}, in which none was "
+            "in the fit: they get the mean of the fit, or the most frequent level"
+        )
+
+
+@dataclass(frozen=True)
+class EncodingPlan:
+    """What is known of an encoding before any row is seen.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The names of the columns of the table.
+    categories : tuple of int
+        The columns that are categories.
+    levels : mapping of int to tuple of str
+        The levels of those categories whose levels were given.
+    missing : {"error", "indicator"}
+        What to do where a value is missing.
+    """
+
+    names: tuple[str, ...]
+    categories: tuple[int, ...]
+    levels: Mapping[int, tuple[str, ...]]
+    missing: str
+
+    @classmethod
+    def of(cls, names: Sequence[str], categories: Any, missing: str) -> EncodingPlan:
+        """Return the plan for the parameters of an estimator.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The names of the columns.
+        categories : None, sequence of names or indices, or mapping of these to levels
+            The columns that are categories.
+        missing : {"error", "indicator"}
+            What to do where a value is missing.
+        """
+        keys = [] if categories is None else list(categories)
+        indices = columns_of_names("categories", keys, names)
+        levels = {}
+        if isinstance(categories, Mapping):
+            for index, key in zip(indices, keys, strict=True):
+                levels[index] = _given_levels(key, categories[key])
+        return cls(tuple(names), tuple(sorted(indices)), levels, missing)
+
+    @property
+    def open_categories(self) -> tuple[int, ...]:
+        """The categories whose levels the clients have to agree on."""
+        return tuple(index for index in self.categories if index not in self.levels)
+
+    def read(self, X: Any) -> RawTable:
+        """Return the rows of a table, or raise a ValueError that names columns.
+
+        Parameters
+        ----------
+        X : array_like or table, shape (n_rows, n_variables)
+            Numbers, and anything that has a text in the columns of categories.
+        """
+        if sparse.issparse(X):
+            raise ValueError(
+                "X is sparse; expected a dense table with categories, or missing='indicator'"
+            )
+        columns = _columns_of(X)
+        if len(columns) != len(self.names):
+            raise ValueError(f"X has {len(columns)} columns; expected {len(self.names)}")
+        n_rows = len(columns[0]) if columns else 0
+        numbers = np.zeros((n_rows, len(columns)))
+        texts = {}
+        for index, column in enumerate(columns):
+            if index in self.categories:
+                texts[index] = _levels_of(column)
+            else:
+                numbers[:, index] = _numbers_of(self.names[index], column)
+        table = RawTable(numbers, texts)
+        self._check_missing(table)
+        return table
+
+    def _check_missing(self, table: RawTable) -> None:
+        """Raise a ValueError if a value is missing and none may be, or is infinite."""
+        is_infinite = np.isinf(table.numbers).any(axis=0)
+        if is_infinite.any():
+            raise ValueError(
+                f"X contains infinity in the columns {self._named(is_infinite)}; expected finite "
+                "numbers"
+            )
+        is_missing = table.is_missing().any(axis=0)
+        if self.missing == "error" and is_missing.any():
+            raise ValueError(
+                f"X contains NaN: values are missing in the columns {self._named(is_missing)}; "
+                "expected none, or missing='indicator'"
+            )
+
+    def _named(self, mask: Any) -> str:
+        """Return the names of some columns as text."""
+        names = [self.names[index] for index in np.flatnonzero(mask)]
+        return f"[{preview(names, _N_NAMED)}]"
+
+    def union(self, occurring: Sequence[Mapping[int, Sequence[str]]]) -> dict[int, tuple[str, ...]]:
+        """Return the levels of all categories: those that were given, or occur at any client."""
+        levels = {}
+        for index in self.categories:
+            found = {level for one in occurring for level in one.get(index, ())}
+            levels[index] = self.levels.get(index, tuple(sorted(found)))
+            if len(levels[index]) > MAX_LEVELS:
+                raise ValueError(
+                    f"the category {self.names[index]!r} has {len(levels[index])} levels; expected "
+                    f"at most {MAX_LEVELS}"
+                )
+        return levels
+
+    def check_levels(self, table: RawTable) -> None:
+        """Raise a ValueError if levels were given and a row has another."""
+        for index, given in self.levels.items():
+            strange = sorted(set(table.levels()[index]) - set(given))
+            if strange:
+                raise ValueError(
+                    f"the category {self.names[index]!r} has the levels {preview(strange, 3)}; "
+                    f"expected those of categories: {preview(given, _N_NAMED)}"
+                )
+
+    def n_statistics(self, levels: Mapping[int, Sequence[str]]) -> int:
+        """Return the number of columns of `RawTable.statistics`."""
+        return 2 * len(self.names) + sum(map(len, levels.values()))
+
+    def encoding(self, levels: Mapping[int, Sequence[str]], means: Array) -> Encoding:
+        """Return the encoding that follows from the means of `RawTable.statistics`.
+
+        Raises
+        ------
+        ValueError
+            If a column has no value in any row.
+        """
+        n_variables = len(self.names)
+        values = means[:n_variables]
+        # A share under masks is a little off zero, and that of one row is much more.
+        shares = means[n_variables : 2 * n_variables]
+        shares = np.where(shares > _ROUNDING_OF_SHARES, shares, 0)
+        is_empty = shares >= 1 - _ROUNDING_OF_SHARES
+        if is_empty.any():
+            raise ValueError(
+                f"X has no value in any row of the columns {self._named(is_empty)}; expected at "
+                "least one, or a table without these columns"
+            )
+
+        variables = []
+        first = 2 * n_variables
+        for index, name in enumerate(self.names):
+            has_indicator = bool(shares[index])
+            if index not in self.categories:
+                mean = float(values[index] / (1 - shares[index]))
+                variables.append(Variable(name, mean, has_indicator))
+                continue
+            of_levels = means[first : first + len(levels[index])]
+            first += len(levels[index])
+            reference = levels[index][int(np.argmax(of_levels))]
+            others = tuple(level for level in levels[index] if level != reference)
+            variables.append(Variable(name, None, has_indicator, others, reference))
+        return Encoding(tuple(variables))
+
+    def to_settings(self) -> dict[str, Any]:
+        """Return the plan for JSON."""
+        return {
+            "names": list(self.names),
+            "categories": list(self.categories),
+            "levels": [[index, list(levels)] for index, levels in self.levels.items()],
+            "missing": self.missing,
+        }
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> EncodingPlan:
+        """Return the plan that `to_settings` was called on."""
+        return cls(
+            tuple(settings["names"]),
+            tuple(settings["categories"]),
+            {index: tuple(levels) for index, levels in settings["levels"]},
+            settings["missing"],
+        )
+
+
+def plan_of(names: Sequence[str], categories: Any, missing: str) -> EncodingPlan | None:
+    """Return the plan of an encoding, or None if columns are numbers without gaps as they are."""
+    if not categories and missing == "error":
+        return None
+    return EncodingPlan.of(names, categories, missing)
+
+
+def _given_levels(key: Any, given: Any) -> tuple[str, ...]:
+    """Return levels that a user has named as text, increasing, or raise a ValueError."""
+    levels = check_sequence(f"categories[{key!r}]", given, "a sequence of levels")
+    texts = [level_of(level) for level in levels]
+    if None in texts or not texts or len(set(texts)) < len(texts):
+        raise ValueError(
+            f"categories[{key!r}] is {short_repr(given)}; expected different levels, none of them "
+            "missing"
+        )
+    return tuple(sorted(map(str, texts)))
+
+
+def columns_of_names(argument: str, wanted: Any, names: Sequence[str]) -> list[int]:
+    """Return the indices of columns that are given by name or index, or raise a ValueError."""
+    if isinstance(wanted, (str, int, np.integer)):
+        wanted = [wanted]
+    expected = "names of columns, or their indices"
+    indices = []
+    for key in check_sequence(argument, wanted, expected):
+        if isinstance(key, str):
+            if key not in names:
+                raise ValueError(
+                    f"{argument} has {key!r}; expected names of columns, which are "
+                    f"{preview(list(names), _N_NAMED)}"
+                )
+            indices.append(list(names).index(key))
+        else:
+            indices.append(
+                check_integer(
+                    argument, key, at_least=0, at_most=len(names) - 1, why="the last column"
+                )
+            )
+    if len(set(indices)) < len(indices):
+        raise ValueError(f"{argument} is {short_repr(wanted)}; expected each column once")
+    return indices
+
+
+def level_of(value: Any) -> str | None:
+    """Return a value of a category as text, or None if it is missing.
+
+    A whole number has no decimal point, so that 4, 4.0 and "4.0" are one level.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if is_missing(value):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    text = str(value).strip()
+    if not text:
+        return None
+    if len(text) > _LONGEST_LEVEL:
+        raise ValueError(
+            f"a level has {len(text)} characters; expected at most {_LONGEST_LEVEL}, and no free "
+            "text"
+        )
+    whole = _WHOLE.fullmatch(text)
+    return whole[1] if whole else text
+
+
+def _levels_of(column: Array) -> Array:
+    """Return a column of values as levels."""
+    levels = np.empty(len(column), object)
+    levels[:] = [level_of(value) for value in column.tolist()]
+    return levels
+
+
+def _columns_of(X: Any) -> list[Array]:
+    """Return the columns of a table or an array, each as a vector."""
+    frame = read_table("X", X)
+    if frame is None:
+        array = as_array("X", X)
+        if array.ndim != 2:
+            raise ValueError(f"X has shape {array.shape}; expected 2 dimensions")
+        return list(array.T)
+    columns = []
+    for series in frame.iter_columns():
+        values = np.empty(len(series), object)
+        values[:] = series.to_list()
+        columns.append(values)
+    return columns
+
+
+def _numbers_of(name: str, column: Array) -> Array:
+    """Return a column as floats, nan where a value is missing, or raise a ValueError."""
+    if column.dtype.kind in "fiub":
+        return column.astype(np.float64)
+    numbers = np.empty(len(column))
+    for row, value in enumerate(column.tolist()):
+        if is_missing(value):
+            numbers[row] = np.nan
+        elif isinstance(value, (bool, int, float)):
+            numbers[row] = value
+        else:
+            raise ValueError(
+                f"could not convert column {name!r} of X to float: it holds a "
+                f"{type(value).__name__}. Name it in categories, drop it or encode it"
+            )
+    return numbers
+
+
+@dataclass(frozen=True)
+class ObservedMeans(Moments):
+    """The means of columns, in units in which no sum is large: the first half of `Moments`."""
+
+    description: ClassVar[str] = "means of what is there, and shares of what is missing"
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Return two exchanges: sizes, then means."""
+        return super().exchanges()[:2]
+
+    def means_of_all_rows(self, state: State) -> Array:
+        """Return the means in the units of the data, from the state after the last exchange."""
+        unit, mean = state
+        return np.asarray(unit * mean)

@@ -1,0 +1,200 @@
+"""The intercepts of a fit in which each client has its own: of each, and one for all others."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..aggregation import UpdateSpec
+from ..client import Client
+from ..losses import Loss
+from ..rounds import Exchange
+from ..sparse_model import Array, SparseModel
+from ..transport import Transport
+from .client_sums import ClientSums, State
+from .profiled_loss import (
+    MOST_HALVINGS,
+    MOST_STEPS,
+    RIDGE,
+    ROUNDINGS,
+    Quadratic,
+    intercept_of_rows,
+    mean_loss,
+    newton_step,
+)
+from .session import Session
+from .standardization import StandardizationStats
+from .weighted_loss import WeightedTargets
+
+# The search for the common intercept ends with a Newton step below this length, whose error is
+# about its square.
+_SETTLED = 1e-9
+
+
+@dataclass(frozen=True)
+class OwnIntercepts(ClientSums):
+    """The intercepts of the clients for one model, each at its own index: nothing is averaged.
+
+    The message is the coefficients, in the units of the data. An update has the intercept of the
+    client at its index, and a one; or zeros, if its rows do not determine any.
+
+    Parameters
+    ----------
+    n_clients, n_outputs : int
+    """
+
+    n_clients: int
+    n_outputs: int
+
+    description: ClassVar[str] = "intercepts of the sites"
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Return one exchange."""
+        return [Exchange(self.message, self.intercept, self.add_intercepts, self.update_spec)]
+
+    def update_spec(self, state: State) -> UpdateSpec:
+        """Return the form of intercepts and ones."""
+        return UpdateSpec((self.n_outputs + 1, self.n_clients))
+
+    def intercept(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+        """Return the intercept of a client and a one, at its index."""
+        (model,) = message
+        own = intercept_of_rows(client.loss, client.predictions(model), client.targets)
+        update = np.zeros((self.n_outputs + 1, self.n_clients))
+        if own.is_finite:
+            update[:, client.client_id] = [*own.values, 1]
+        return update
+
+    def add_intercepts(self, state: State, mean: Array) -> State:
+        """Append the sums."""
+        return (*state, mean)
+
+
+@dataclass(frozen=True)
+class CommonIntercept(ClientSums):
+    """The mean loss of all rows to second order in an intercept that all clients have in common.
+
+    The message is the coefficients, in the units of the data, and the intercept.
+
+    Parameters
+    ----------
+    n_outputs : int
+    """
+
+    n_outputs: int
+
+    description: ClassVar[str] = "the intercept of a site that takes no part"
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Return one exchange."""
+        return [Exchange(self.message, self.quadratic, self.add_quadratic, self.update_spec)]
+
+    def update_spec(self, state: State) -> UpdateSpec:
+        """Return the form of the value, the gradient and the Hessian."""
+        return UpdateSpec((1 + self.n_outputs + self.n_outputs**2,))
+
+    def quadratic(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+        """Return the value, the gradient and the Hessian of the mean loss of a client."""
+        model, intercept = message
+        z = client.predictions(model).reshape(client.n_samples, -1) + intercept
+        found = mean_loss(client.loss, z, client.targets)
+        return np.concatenate([[found.value], found.gradient, found.hessian.reshape(-1)])
+
+    def add_quadratic(self, state: State, mean: Array) -> State:
+        """Append the sums."""
+        return (*state, mean)
+
+    def pooled(self, state: State) -> Quadratic:
+        """Return what the sums stand for."""
+        gradient, hessian = np.split(state[-1][1:], [self.n_outputs])
+        return Quadratic(float(state[-1][0]), gradient, hessian.reshape(self.n_outputs, -1))
+
+
+def intercepts_of_clients(
+    session: Session, clients: Transport, stats: StandardizationStats, table: Array
+) -> tuple[Array, Array | None]:
+    """Return the common intercept, and those of the clients, or None under masks.
+
+    The common intercept is the best one of all rows, given the coefficients. For the squared loss
+    it is the mean of those of the clients. A client without one has nan.
+
+    Parameters
+    ----------
+    session : Session
+        The fit, whose loss is not quadratic.
+    clients : Transport
+        All rows, in the units of the data.
+    stats : StandardizationStats
+        What stage 1 found.
+    table : ndarray, shape (1 + n_features,) or (1 + n_features, n_outputs)
+        An intercept, which is not used, and the coefficients in the units of the data.
+    """
+    settings = session.settings
+    model = SparseModel.of(table[1:])
+    common = _common_intercept(session, clients, stats, model)
+    if settings.is_secure:
+        return common, None
+
+    n_clients = len(settings.info.rows)
+    method = OwnIntercepts(n_clients, settings.n_outputs)
+    sums = session.query(method, clients, (model,))[-1]
+    is_sent = sums[-1] > 0
+    own = np.full((n_clients, settings.n_outputs), np.nan)
+    own[is_sent] = (sums[:-1, is_sent] / sums[-1, is_sent]).T
+    return common, own
+
+
+def _common_intercept(
+    session: Session, clients: Transport, stats: StandardizationStats, model: SparseModel
+) -> Array:
+    """Return the intercept that is best for the rows of all clients, by Newton's method."""
+    settings = session.settings
+    n_outputs = settings.n_outputs
+    method = CommonIntercept(n_outputs)
+    means = stats.means[: settings.n_features]
+    start = stats.standardization.null_intercept - (means @ model.dense()).reshape(-1)
+    b = start
+
+    def at(intercept: Array) -> Quadratic:
+        return method.pooled(session.query(method, clients, (model, intercept)))
+
+    current = at(b)
+    for _ in range(MOST_STEPS):
+        step = newton_step(settings.loss, current, b, RIDGE)
+        if np.abs(step).max() <= _SETTLED * (1 + np.abs(b - start).max()):
+            return np.asarray(b + step)
+        rounding = ROUNDINGS * np.finfo(np.float64).eps * abs(current.value)
+        for _ in range(MOST_HALVINGS):
+            following = at(b + step)
+            if following.value <= current.value + rounding:
+                break
+            step = step / 2
+        b = b + step
+        current = following
+    return np.asarray(b)
+
+
+def intercepts_by_group(names: Sequence[Any], intercepts: Array) -> dict[Any, Any]:
+    """Return the intercepts of the groups that have one: a number, or an array with classes."""
+    has_several = intercepts.ndim > 1 and intercepts.shape[1] > 1
+    values = list(intercepts) if has_several else intercepts.reshape(-1).tolist()
+    return {
+        name: value for name, value in zip(names, values, strict=True) if not np.isnan(value).any()
+    }
+
+
+def intercept_of_group(
+    loss: Loss, predictions: Array, targets: Array, weights: Array
+) -> float | Array:
+    """Return the intercept of rows of one group, or raise a ValueError if they determine none."""
+    taking_part = weights > 0
+    if not taking_part.any():
+        raise ValueError("sample_weight is zero for every row; expected a positive weight")
+    split = WeightedTargets(targets[taking_part], weights[taking_part], loss)
+    found = split.best_intercept(predictions[taking_part])
+    if not split.determines_intercept(predictions[taking_part]):
+        raise ValueError(
+            "the rows determine no intercept: a class is missing in y, or no count is above zero"
+        )
+    return float(found) if np.ndim(found) == 0 else found

@@ -1,0 +1,256 @@
+"""A loss with an intercept of its own for each client, which the client works out by itself.
+
+With coefficients x and the intercept b_i of client i, a fit minimises
+
+    sum_i p_i min_b f_i(x, b).
+
+A client therefore sends the value, the gradient and the Hessian of its profile min_b f_i(x, b),
+which the intercept has dropped out of. For the squared loss the profile is the loss of rows from
+which the client has subtracted their means, the within estimator of panel data, and there is
+nothing to do beyond that. For other losses `ProfiledLoss` shifts the predictions of a client by the
+best b. The coefficients are those of a pooled table with one column of ones for each client.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..losses import Loss
+from ..sparse_model import Array
+
+# Weight of b^2 / 2 beside the mean loss. It keeps b within about 18 where a client has rows of one
+# class only, which would send it to infinity, and moves others by a millionth at most.
+RIDGE = 1e-9
+# Curvature below this multiple of the ridge is that of a client whose intercept has no limit.
+_LEAST_CURVATURE = 100.0
+
+MOST_STEPS = 100
+MOST_HALVINGS = 60
+# A Newton step below this part of the intercept is the last: its error is about its square.
+_SETTLED = 1e-8
+# An objective that is lower by less than this number of roundings has not been lowered.
+ROUNDINGS = 16
+
+
+class OwnIntercept(NamedTuple):
+    """The intercept that fits the rows of a client best.
+
+    Attributes
+    ----------
+    values : ndarray, shape (n_outputs,)
+        b.
+    is_finite : bool
+        Whether the rows determine it. With rows of one class only, or without any event, they do
+        not, and b is as far as the ridge lets it go.
+    """
+
+    values: Array
+    is_finite: bool
+
+
+class Quadratic(NamedTuple):
+    """The value, gradient and Hessian of the mean loss in a shift of all predictions."""
+
+    value: float
+    gradient: Array
+    hessian: Array
+
+
+def mean_loss(loss: Loss, predictions: Array, targets: Array) -> Quadratic:
+    """Return the mean loss to second order in a shift, for predictions of shape (n, n_outputs)."""
+    n_outputs = predictions.shape[1]
+    shape = predictions.shape if n_outputs > 1 else (len(predictions),)
+    in_shape = predictions.reshape(shape)
+    gradient = loss.derivative(in_shape, targets).reshape(-1, n_outputs).mean(axis=0)
+    hessian = row_curvatures(loss, in_shape, targets).mean(axis=0)
+    return Quadratic(float(loss.values(in_shape, targets).mean()), gradient, hessian)
+
+
+def row_curvatures(loss: Loss, predictions: Array, targets: Array) -> Array:
+    """Return l'' of each row, shape (n_rows, n_outputs, n_outputs)."""
+    n_rows = len(predictions)
+    n_outputs = predictions.reshape(n_rows, -1).shape[1]
+    columns = []
+    for output in range(n_outputs):
+        direction = np.zeros((n_rows, n_outputs), predictions.dtype)
+        direction[:, output] = 1
+        in_shape = direction.reshape(predictions.shape)
+        product = loss.curvature(predictions, targets, in_shape)
+        columns.append(product.reshape(n_rows, n_outputs))
+    return np.stack(columns, axis=2)
+
+
+def own_intercept(
+    loss: Loss, predictions: Array, targets: Array, ridge: float = RIDGE
+) -> OwnIntercept:
+    """Return the minimiser b of mean_j l(z_j + b, y_j) + ridge ||b||^2 / 2, by Newton's method.
+
+    It is computed in float64.
+
+    Parameters
+    ----------
+    loss : Loss
+        l, with its weights if rows have some.
+    predictions : ndarray, shape (n_rows,) or (n_rows, n_outputs)
+        z, without an intercept, and with means near zero.
+    targets : ndarray
+        As the loss takes them.
+    ridge : float
+        Above 0.
+    """
+    z = predictions.astype(np.float64).reshape(len(predictions), -1)
+    b = np.zeros(z.shape[1])
+    if loss.class_labels is None:
+        # With the canonical link l' is the expected target minus the target: counts may be large,
+        # and Newton steps from zero would be many.
+        at_one = np.full(len(z), loss.link(1.0))
+        mean = 1 - float(loss.derivative(at_one, targets).mean())
+        b[:] = loss.link(max(mean, ridge))
+    current = mean_loss(loss, z + b, targets)
+    for _ in range(MOST_STEPS):
+        step = newton_step(loss, current, b, ridge)
+        if np.abs(step).max() <= _SETTLED * (1 + np.abs(b).max()):
+            b = b + step
+            break
+        b, following = _damped(loss, z, targets, b, step, current, ridge)
+        if following is None:
+            break
+        current = following
+    return OwnIntercept(b, _is_determined(current.hessian, loss, ridge))
+
+
+def newton_step(loss: Loss, current: Quadratic, b: Array, ridge: float) -> Array:
+    """Return the Newton step of a shift b, whose sum is zero if a shift of all outputs is free."""
+    hessian = current.hessian + ridge * np.eye(len(b))
+    step = -np.linalg.solve(hessian, current.gradient + ridge * b)
+    # The gradient has rounding alone along that shift, and the ridge would magnify it.
+    return np.asarray(step - step.mean() if loss.shift_invariant else step)
+
+
+def intercept_of_rows(
+    loss: Loss, predictions: Array, targets: Array, ridge: float = RIDGE
+) -> OwnIntercept:
+    """Return `own_intercept` for predictions of any level, as columns in their own units give."""
+    level = predictions.mean(axis=0)
+    own = own_intercept(loss, predictions - level, targets, ridge)
+    return own._replace(values=own.values - level)
+
+
+def _damped(
+    loss: Loss,
+    z: Array,
+    targets: Array,
+    b: Array,
+    step: Array,
+    current: Quadratic,
+    ridge: float,
+) -> tuple[Array, Quadratic | None]:
+    """Return b after a step that does not raise the objective; None if rounding is left."""
+    height = current.value + ridge * float(b @ b) / 2
+    rounding = ROUNDINGS * np.finfo(np.float64).eps * abs(height)
+    for _ in range(MOST_HALVINGS):
+        there = b + step
+        following = mean_loss(loss, z + there, targets)
+        if following.value + ridge * float(there @ there) / 2 <= height + rounding:
+            return there, following
+        step = step / 2
+    return b, None
+
+
+def _is_determined(hessian: Array, loss: Loss, ridge: float) -> bool:
+    """Return whether the rows have curvature in all directions that matter to the loss."""
+    eigenvalues = np.linalg.eigvalsh(hessian)[int(loss.shift_invariant) :]
+    return bool(eigenvalues.min(initial=np.inf) > _LEAST_CURVATURE * ridge)
+
+
+@dataclass(frozen=True)
+class ProfiledLoss(Loss):
+    """A loss whose predictions are shifted by the intercept that fits the client's rows best.
+
+    All rows of a client are given together: the shift depends on all of them. It is best, so that
+    it adds nothing to the derivative. To the curvature it adds the `coupling` of the rows.
+
+    Parameters
+    ----------
+    loss : Loss
+        l, which every property comes from that a shift does not change.
+    """
+
+    loss: Loss
+
+    @property
+    def shift_invariant(self) -> bool:  # type: ignore[override]
+        """Whether l stays the same if one number is added to all entries of z."""
+        return self.loss.shift_invariant
+
+    @property
+    def local_solver(self) -> str:  # type: ignore[override]
+        """How a client minimises its objective by default."""
+        return self.loss.local_solver
+
+    @property
+    def is_binary(self) -> bool:  # type: ignore[override]
+        """Whether the targets of l are -1 and +1."""
+        return self.loss.is_binary
+
+    @property
+    def has_integer_targets(self) -> bool:  # type: ignore[override]
+        """Whether the targets of l are integers."""
+        return self.loss.has_integer_targets
+
+    @property
+    def class_labels(self) -> Array | None:
+        """The labels of l."""
+        return self.loss.class_labels
+
+    def row_weight(self, n_rows: int) -> float:
+        """Return the weight of a row of l."""
+        return self.loss.row_weight(n_rows)
+
+    def model_shape(self, n_features: int) -> tuple[int, ...]:
+        """Return the shape of a model of l."""
+        return self.loss.model_shape(n_features)
+
+    def check_targets(self, name: str, targets: Array) -> Array:
+        """Return what l makes of the targets."""
+        return self.loss.check_targets(name, targets)
+
+    def _shifted(self, predictions: Array, targets: Array) -> tuple[Array, Array]:
+        """Return the predictions with the intercept in them, and the intercept."""
+        b = own_intercept(self.loss, predictions, targets).values
+        shift = b if predictions.ndim > 1 else b[0]
+        return (predictions + shift).astype(predictions.dtype, copy=False), b
+
+    def misclassified(self, predictions: Array, targets: Array) -> Array | None:
+        """Return which rows are on the wrong side, with the intercept."""
+        shifted, _ = self._shifted(predictions, targets)
+        return self.loss.misclassified(shifted, targets)
+
+    def values(self, predictions: Array, targets: Array) -> Array:
+        """Return l(z + b, y), with the ridge that b is the minimiser with."""
+        shifted, b = self._shifted(predictions, targets)
+        values: Array = self.loss.values(shifted, targets) + RIDGE * float(b @ b) / 2
+        return values
+
+    def derivative(self, predictions: Array, targets: Array) -> Array:
+        """Return l'(z + b, y)."""
+        return self.loss.derivative(self._shifted(predictions, targets)[0], targets)
+
+    def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
+        """Return l''(z + b, y) times the direction, row by row."""
+        shifted, _ = self._shifted(predictions, targets)
+        return self.loss.curvature(shifted, targets, direction)
+
+    def coupling(self, predictions: Array, targets: Array) -> Array:
+        """Return F = l'' M^-1/2 with the sum M of all l'': the Hessian is a Schur complement.
+
+        The Hessian of sum_j l(z_j + b, y_j) in z and b has the blocks diag(l''_j), l''_j and M.
+        """
+        shifted, _ = self._shifted(predictions, targets)
+        curvatures = row_curvatures(self.loss, shifted, targets)
+        total = curvatures.astype(np.float64).sum(axis=0)
+        total += RIDGE * len(shifted) * np.eye(len(total))
+        inverse_root = np.linalg.inv(np.linalg.cholesky(total)).T
+        coupling = curvatures @ inverse_root.astype(curvatures.dtype)
+        return np.asarray(coupling if predictions.ndim > 1 else coupling[:, 0])

@@ -1,0 +1,87 @@
+"""Clients whose tables are not encoded yet, and how they agree on an encoding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ..losses import Loss
+from ..sparse_model import Array, IndexArray
+from .encoding import Encoding, EncodingPlan, ObservedMeans, RawTable
+from .federated_table import FederatedTable
+from .session import FitClients, Session
+
+Levels = Mapping[int, Sequence[str]]
+
+
+class RawClients(Protocol):
+    """The clients of a fit whose tables have categories, or values that are missing."""
+
+    def levels(self) -> list[Levels]:
+        """Return the levels of the categories that clients have to agree on, of each client."""
+
+    def statistics(self, levels: Levels) -> FitClients:
+        """Return the clients with the columns of `RawTable.statistics`."""
+
+    def encoded(self, encoding: Encoding) -> FitClients:
+        """Return the clients with columns of numbers."""
+
+
+@dataclass(frozen=True, eq=False)
+class RawTableClients:
+    """The rows of clients in this process.
+
+    Attributes
+    ----------
+    table : RawTable
+        The rows of all clients.
+    targets, weights, groups, loss, min_rows
+        As in `FederatedTable`.
+    """
+
+    table: RawTable
+    targets: Array
+    weights: Array
+    groups: IndexArray
+    loss: Loss
+    min_rows: int
+
+    def levels(self) -> list[Levels]:
+        """Return the levels that occur in rows that take part."""
+        return [self.table.take(np.flatnonzero(self.weights > 0)).levels()]
+
+    def statistics(self, levels: Levels) -> FederatedTable:
+        """Return the clients with the columns of `RawTable.statistics`."""
+        return self._table_of(self.table.statistics(levels))
+
+    def encoded(self, encoding: Encoding) -> FederatedTable:
+        """Return the clients with columns of numbers."""
+        return self._table_of(encoding.encode(self.table))
+
+    def _table_of(self, features: Array) -> FederatedTable:
+        return FederatedTable(
+            features, self.targets, self.weights, self.groups, self.loss, self.min_rows
+        )
+
+
+def agree_on_encoding(session: Session, plan: EncodingPlan, levels: Levels) -> Encoding:
+    """Return the encoding of all clients, from two sums over them.
+
+    Parameters
+    ----------
+    session : Session
+        With the clients of `RawClients.statistics`.
+    plan : EncodingPlan
+        What is known beforehand.
+    levels : mapping of int to sequence of str
+        The levels that the clients have agreed on.
+    """
+    settings = session.settings
+    n_columns = settings.n_features + settings.n_targets
+    method = ObservedMeans(n_columns, "zero", settings.is_secure)
+    state = session.query(method, session.clients.transport())
+    means = method.means_of_all_rows(state)[: settings.n_features]
+    return plan.encoding(levels, means)

@@ -1,0 +1,178 @@
+"""Counts, own intercepts, missing values and categories over Flower: the bits of one process."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from in_process_grid import InProcessGrid
+
+import fgmp
+from fgmp.flower import bootstrap_over, fit_over, table_app
+
+pytestmark = pytest.mark.filterwarnings("ignore:the rounds ran out", "ignore::fgmp.AdviceWarning")
+NAMES = ["age", "sex", "pain", "chol", "noise"]
+LEVELS = {"sex": ["f", "m"], "pain": ["1", "2", "3", "4"]}
+ENCODED = {"missing": "indicator", "categories": ["sex", "pain"]}
+
+
+def table_of_hospitals():
+    """Return patients of three hospitals; one knows no cholesterol, another no pain of kind 4."""
+    rng = np.random.default_rng(0)
+    groups = np.arange(240) % 3
+    table = pd.DataFrame(
+        {
+            "age": rng.normal(60, 10, 240),
+            "sex": rng.choice(["f", "m"], 240, p=[0.6, 0.4]),
+            "pain": rng.choice([1, 2, 3, 4], 240, p=[0.4, 0.3, 0.2, 0.1]),
+            "chol": rng.normal(200, 40, 240),
+            "noise": rng.standard_normal(240),
+        }
+    )
+    score = 0.8 * (table["sex"] == "m") + 0.5 * table["pain"] - (table["chol"] - 200) / 50
+    score = (score + np.array([0, 0.5, 1.0])[groups] + rng.logistic(size=240)).to_numpy()
+    table.loc[(rng.random(240) < 0.2) | (groups == 2), "chol"] = np.nan
+    table.loc[(groups == 1) & (table["pain"] == 4), "pain"] = 1
+    return table, score, groups
+
+
+TABLE, SCORE, GROUPS = table_of_hospitals()
+CLASSES = np.digitize(SCORE, np.quantile(SCORE, [0.5, 0.8]))
+COUNTS = np.random.default_rng(1).poisson(np.exp(SCORE / 3))
+PLAIN = TABLE[["age", "noise"]].assign(male=TABLE["sex"] == "m", pain=TABLE["pain"]).astype(float)
+REGRESSOR, CLASSIFIER = fgmp.FedGradMPRegressor, fgmp.FedGradMPClassifier
+OWN = {"fit_intercept": "per_group"}
+
+FITS = {
+    "counts": (REGRESSOR(2, loss="poisson"), PLAIN, COUNTS),
+    "counts under masks": (REGRESSOR(2, loss="poisson", secure=True), PLAIN, COUNTS),
+    "own intercepts": (CLASSIFIER(2, method="shared", **OWN), PLAIN, CLASSES > 0),
+    "own intercepts by FedGradMP": (
+        CLASSIFIER(2, method="fedgradmp", rounds=3, **OWN),
+        PLAIN,
+        CLASSES > 0,
+    ),
+    "own intercepts of three classes": (CLASSIFIER(2, method="shared", **OWN), PLAIN, CLASSES),
+    "own intercepts under masks": (
+        CLASSIFIER(2, method="shared", secure=True, **OWN),
+        PLAIN,
+        CLASSES > 0,
+    ),
+    "own intercepts of counts by cross-validation": (
+        REGRESSOR("cv", loss="poisson", sparsities=[1, 3], n_folds=2, random_state=0, **OWN),
+        PLAIN,
+        COUNTS,
+    ),
+    "always included": (REGRESSOR(1, always_include=["age", "noise"]), PLAIN, SCORE),
+    "missing values and categories": (
+        CLASSIFIER(2, always_include=["age"], method="shared", **ENCODED),
+        TABLE,
+        CLASSES > 0,
+    ),
+    "missing values and categories under masks": (
+        REGRESSOR(2, secure=True, missing="indicator", categories=LEVELS),
+        TABLE,
+        SCORE,
+    ),
+    "missing values and categories by cross-validation": (
+        REGRESSOR("cv", n_folds=2, sparsities=[1, 2, 4], random_state=0, **ENCODED, **OWN),
+        TABLE,
+        SCORE,
+    ),
+}
+
+
+def grid_of(X, y, **options):
+    """Return a grid of three nodes, which read tables of pandas."""
+
+    def read(context, columns):
+        is_own = context.node_config["partition-id"] == GROUPS
+        return X[is_own][list(columns)], y[is_own]
+
+    return InProcessGrid([table_app(read, **options) for _ in range(3)])
+
+
+def fit_over_grid(estimator, X, y, grid):
+    """Return the estimator, fitted over a grid."""
+    is_classifier = isinstance(estimator, fgmp.FedGradMPClassifier)
+    classes = np.unique(y).tolist() if is_classifier else None
+    return fit_over(estimator, grid, 3, list(X), classes=classes, report=lambda line: None)
+
+
+def replies_of(grid):
+    """Return the messages that clients have sent."""
+    return [sent for sent in grid.sent if "ask" not in sent.content.get("fgmp", {})]
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_model_over_flower_has_the_bits_of_one_process(name):
+    """Coefficients, intercepts, columns, errors, the choice, and what was sent."""
+    estimator, X, y = FITS[name]
+    over_flower = fit_over_grid(estimator, X, y, grid_of(X, y, masked_only=estimator.secure))
+    in_process = estimator.fit(X, y, GROUPS)
+    np.testing.assert_array_equal(over_flower.coef_, in_process.coef_)
+    np.testing.assert_array_equal(over_flower.intercept_, in_process.intercept_)
+    assert over_flower.support_.size
+    assert hasattr(over_flower, "intercepts_") == hasattr(in_process, "intercepts_")
+    if hasattr(in_process, "intercepts_"):
+        found = list(over_flower.intercepts_.values())
+        np.testing.assert_array_equal(found, list(in_process.intercepts_.values()))
+    if hasattr(in_process, "encoding_"):
+        assert over_flower.encoding_ == in_process.encoding_
+    assert repr(over_flower.summary()) == repr(in_process.summary())
+    sent = [(stage.what, stage.rounds, stage.bytes_up) for stage in over_flower.exchanges_]
+    assert sent == [(stage.what, stage.rounds, stage.bytes_up) for stage in in_process.exchanges_]
+
+
+def test_levels_are_the_only_text_that_leaves_a_client():
+    """The set of those that it has; no message has a word of any other cell."""
+    X = TABLE.assign(age=TABLE["age"] + 1e6)
+    grid = grid_of(X, SCORE)
+    fit_over_grid(REGRESSOR(2, **ENCODED), X, SCORE, grid)
+    replies = [sent for sent in replies_of(grid) if sent.question["ask"] == "who"]
+    said = [json.loads(sent.content["fgmp"]["levels"]) for sent in replies]
+    assert said[1] == [[1, ["f", "m"]], [2, ["1", "2", "3"]]]
+    for sent in replies_of(grid):
+        fields = dict(sent.content.get("fgmp", {}))
+        assert set(fields) <= {"rows", "features", "dtype", "key", "name", "levels", "objective"}
+
+
+def test_levels_that_the_server_names_are_asked_of_no_client():
+    grid = grid_of(TABLE, SCORE)
+    estimator = REGRESSOR(2, missing="indicator", categories=LEVELS)
+    fit_over_grid(estimator, TABLE, SCORE, grid)
+    assert not any("levels" in sent.content.get("fgmp", {}) for sent in replies_of(grid))
+
+
+def test_client_that_answers_under_masks_only_says_no_level():
+    """It takes no part, whatever the server asks for."""
+    grid = grid_of(TABLE, SCORE, masked_only=True)
+    with pytest.raises(TimeoutError), pytest.warns(fgmp.AdviceWarning, match="turned away"):
+        fit_over(REGRESSOR(2, **ENCODED), grid, 3, NAMES, report=lambda line: None, wait_for=0.1)
+
+
+def test_client_with_another_level_says_in_which_column_only():
+    grid = grid_of(TABLE, SCORE)
+    estimator = REGRESSOR(2, missing="indicator", categories={**LEVELS, "sex": ["m", "w"]})
+    with pytest.raises(TimeoutError), pytest.warns(fgmp.AdviceWarning, match="turned away"):
+        fit_over(estimator, grid, 3, NAMES, report=lambda line: None, wait_for=0.1)
+
+
+def test_bootstrap_over_flower_has_the_bits_of_one_process():
+    """With the columns of the fit."""
+    estimator = REGRESSOR(2, method="shared", **ENCODED)
+    grid = grid_of(TABLE, SCORE)
+    model = fit_over_grid(estimator, TABLE, SCORE, grid)
+    over = bootstrap_over(model, grid, 3, n_resamples=3, random_state=0, report=lambda line: None)
+    here = estimator.fit(TABLE, SCORE, GROUPS).bootstrap(3, random_state=0)
+    np.testing.assert_array_equal(over.coef, here.coef)
+
+
+def test_client_is_warned_of_a_level_and_a_gap_of_few_rows():
+    """In its own log, before its first update: sums tell of these rows."""
+    X = TABLE.copy()
+    X.loc[0, "age"] = np.nan
+    X.loc[3, "sex"] = "x"
+    grid = grid_of(X, SCORE)
+    with pytest.warns(fgmp.AdviceWarning, match="'age is missing', 'sex=x'"):
+        fit_over(REGRESSOR(2, rounds=1, **ENCODED), grid, 3, NAMES, report=lambda line: None)

@@ -1,0 +1,358 @@
+"""Columns that are always included, missing values, and categories."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from property_settings import repeatable, seeds
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+import fgmp
+from fgmp.estimators.encoding import ObservedMeans, level_of
+from fgmp.estimators.report import form_of
+
+pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+INDICATOR = {"missing": "indicator", "categories": ["sex", "pain"]}
+
+
+def hospital_table(seed=0, n_rows=400, n_groups=4):
+    """Return patients with a sex, a kind of pain of four, and a cholesterol that may be missing.
+
+    At hospital 3 no cholesterol is known at all.
+    """
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(0, n_groups, n_rows)
+    table = pd.DataFrame(
+        {
+            "age": rng.normal(60, 10, n_rows),
+            "sex": rng.choice(["f", "m"], n_rows, p=[0.6, 0.4]),
+            "pain": rng.choice([1, 2, 3, 4], n_rows, p=[0.4, 0.3, 0.2, 0.1]),
+            "chol": rng.normal(200, 40, n_rows),
+            "noise": rng.standard_normal(n_rows),
+            "more": rng.standard_normal(n_rows),
+        }
+    )
+    pains = np.array([0, 1.0, 2.0, -1.0])[table["pain"] - 1]
+    score = 0.8 * (table["sex"] == "m") + pains - (table["chol"] - 200) / 40
+    y = (score + rng.standard_normal(n_rows)).to_numpy()
+    table.loc[rng.random(n_rows) < 0.2, "chol"] = np.nan
+    table.loc[groups == 3, "chol"] = np.nan
+    return table, y, groups
+
+
+def design_by_hand(table):
+    """Return the columns that the fit should have, made with pandas."""
+    chol = table["chol"]
+    columns = {"age": table["age"], "sex=m": table["sex"] == "m"}
+    columns |= {f"pain={level}": table["pain"] == level for level in (2, 3, 4)}
+    columns |= {"chol": chol.fillna(chol.mean()), "chol is missing": chol.isna()}
+    columns |= {name: table[name] for name in ("noise", "more")}
+    return pd.DataFrame(columns).astype(float)
+
+
+def fitted(sparsity=3, **options):
+    table, y, groups = hospital_table()
+    model = fgmp.FedGradMPRegressor(sparsity, **{"method": "shared", **INDICATOR, **options})
+    return model.fit(table, y, groups), table, y, groups
+
+
+# Missing values and categories.
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_all_columns_are_those_that_pandas_makes_of_the_pooled_table(secure):
+    """The most frequent level is the reference, and the mean is that of all hospitals."""
+    levels = {"sex": ["f", "m"], "pain": [1, 2, 3, 4]}
+    model, table, y, _ = fitted("all", C=np.inf, secure=secure, categories=levels)
+    design = design_by_hand(table)
+    assert model.encoding_.column_names() == list(design)
+    assert model.encoding_.variables[3].mean == pytest.approx(table["chol"].mean(), rel=1e-9)
+    reference = LinearRegression().fit(design, y)
+    np.testing.assert_allclose(model.coef_, reference.coef_, atol=1e-7)
+    np.testing.assert_allclose(model.predict(table), reference.predict(design), atol=1e-6)
+    assert model.summary().columns["feature"].tolist() == ["(intercept)", *design]
+
+
+def test_classifier_has_the_coefficients_of_scikit_learn_on_the_same_columns():
+    table, y, groups = hospital_table()
+    model = fgmp.FedGradMPClassifier("all", C=np.inf, **INDICATOR).fit(table, y > 0, groups)
+    reference = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-12)
+    design = design_by_hand(table)
+    reference.fit(design - design.mean(), y > 0)
+    np.testing.assert_allclose(model.coef_, reference.coef_, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["shared", "fedgradmp"])
+@pytest.mark.parametrize("make", [fgmp.FedGradMPRegressor, fgmp.FedGradMPClassifier])
+def test_columns_of_a_variable_are_selected_together_and_count_once(method, make, backend):
+    """Value and indicator, and all levels but the reference; with three classes, too."""
+    table, y, groups = hospital_table(n_rows=800)
+    if make is fgmp.FedGradMPClassifier:
+        y = np.digitize(y, np.quantile(y, [0.3, 0.7]))
+    for sparsity, expected in ((1, [2, 3, 4]), (2, [2, 3, 4, 5, 6]), (3, [1, 2, 3, 4, 5, 6])):
+        model = make(sparsity, method=method, **INDICATOR).fit(table, y, groups)
+        assert model.support_.tolist() == expected
+
+
+def test_choice_of_the_sparsity_counts_variables():
+    model, *_ = fitted("cv", random_state=0, n_folds=3)
+    assert model.sparsity_ in (2, 3, 4)
+    block_of = np.array(model.encoding_.block_of())
+    chosen = np.unique(block_of[model.support_])
+    assert len(chosen) == model.sparsity_
+    assert model.support_.tolist() == np.flatnonzero(np.isin(block_of, chosen)).tolist()
+    assert model.cv_.table["sparsity"].max() == 6
+
+
+def test_elimination_removes_the_block_whose_loss_costs_least():
+    """By enumeration of all pairs of variables."""
+    model, table, y, _ = fitted(2)
+    design = design_by_hand(table)
+    blocks = [[0], [1], [2, 3, 4], [5, 6], [7], [8]]
+
+    def left_over(chosen):
+        columns = design.iloc[:, [c for b in chosen for c in blocks[b]]]
+        return ((y - LinearRegression().fit(columns, y).predict(columns)) ** 2).sum()
+
+    pairs = [(a, b) for a in range(6) for b in range(a)]
+    best = min(pairs, key=left_over)
+    assert model.support_.tolist() == sorted(c for b in best for c in blocks[b])
+
+
+@repeatable(3)
+@given(seed=seeds)
+def test_indicator_without_a_missing_value_changes_no_bit(seed):
+    table, y, groups = hospital_table(seed % 1000, n_rows=120)
+    X = table.drop(columns=["sex", "pain"]).fillna(1.0)
+    plain = fgmp.FedGradMPRegressor(2, method="shared").fit(X, y, groups)
+    with_rule = fgmp.FedGradMPRegressor(2, method="shared", missing="indicator").fit(X, y, groups)
+    np.testing.assert_array_equal(with_rule.coef_, plain.coef_)
+    assert with_rule.intercept_ == plain.intercept_
+
+
+@repeatable(3)
+@given(seed=seeds, names=st.permutations(["w", "x", "y", "z"]))
+def test_names_of_levels_and_order_of_rows_do_not_matter(seed, names):
+    table, y, groups = hospital_table(seed % 1000, n_rows=300)
+    model = fgmp.FedGradMPRegressor(2, method="shared", C=5.0, **INDICATOR)
+    predicted = model.fit(table, y, groups).predict(table)
+    rows = np.random.default_rng(seed).permutation(len(y))
+    renamed = table.assign(pain=np.array(names)[table["pain"] - 1])
+    again = model.fit(renamed.iloc[rows], y[rows], groups[rows]).predict(renamed)
+    np.testing.assert_allclose(again, predicted, atol=1e-7)
+
+
+@repeatable(2)
+@given(fill=st.floats(-1e3, 1e3))
+def test_number_in_place_of_a_missing_one_moves_no_prediction(fill):
+    """Without a ridge: value and indicator have a span that it is not in."""
+    model, table, y, groups = fitted("all", C=np.inf)
+    predicted = model.predict(table)
+    variables = [
+        replace(v, mean=fill) if v.name == "chol" else v for v in model.encoding_.variables
+    ]
+    model.__dict__["_fixed_encoding"] = replace(model.encoding_, variables=tuple(variables))
+    again = model.fit(table, y, groups).predict(table)
+    np.testing.assert_allclose(again, predicted, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["polars", "objects", "nullable"])
+def test_tables_of_other_kinds_give_the_same_model(kind):
+    model, table, y, groups = fitted()
+    names = list(table)
+    others = {
+        "polars": lambda: pl.DataFrame(
+            {name: [None if v != v else v for v in table[name].tolist()] for name in names}
+        ),
+        "nullable": lambda: table.assign(sex=table["sex"].astype("category")).convert_dtypes(),
+        "objects": lambda: table.to_numpy(object),
+    }
+    options = {**INDICATOR, "categories": [1, 2]}
+    other = fgmp.FedGradMPRegressor(3, method="shared", **options).fit(others[kind](), y, groups)
+    np.testing.assert_array_equal(other.coef_, model.coef_)
+
+
+def test_fold_and_bootstrap_keep_the_columns():
+    """A resample may miss a level: its coefficient is zero then, and there is still a column."""
+    model, *_ = fitted()
+    for over in ("groups", "rows"):
+        resamples = model.bootstrap(3, over, random_state=0)
+        assert resamples.coef.shape == (3, 1, 9)
+        assert resamples.inclusion[2] == 1
+
+
+def test_own_intercepts_and_counts_go_with_missing_values():
+    """A column that is missing at a whole hospital says nothing beside its own intercept."""
+    table, y, groups = hospital_table()
+    counts = np.random.default_rng(0).poisson(np.exp(0.5 * y))
+    model = fgmp.FedGradMPRegressor(3, loss="poisson", fit_intercept="per_group", **INDICATOR)
+    model.fit(table, counts, groups)
+    assert {2, 3, 4, 5, 6} <= set(model.support_.tolist())
+    assert np.isfinite(model.predict(table, groups)).all()
+
+
+# At prediction.
+
+
+def test_unknown_level_gets_the_most_frequent_one_with_a_warning():
+    model, table, *_ = fitted("all")
+    rows = table.head(3)
+    with pytest.warns(fgmp.AdviceWarning, match=r"did not see, in the columns 'sex' \('x'\)"):
+        strange = model.predict(rows.assign(sex="x"))
+    np.testing.assert_array_equal(strange, model.predict(rows.assign(sex="f")))
+
+
+def test_value_missing_where_none_was_gets_the_mean_with_a_warning():
+    model, table, *_ = fitted("all")
+    rows = table.head(3)
+    with pytest.warns(fgmp.AdviceWarning, match=r"missing in the columns 'age', 'sex', in which"):
+        found = model.predict(rows.assign(age=np.nan, sex=None))
+    expected = model.predict(rows.assign(age=table["age"].mean(), sex="f"))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_model_goes_through_json_with_its_columns():
+    model, table, *_ = fitted(always_include=["age"])
+    again = fgmp.FedGradMPRegressor.from_json(model.to_json())
+    np.testing.assert_array_equal(again.predict(table), model.predict(table))
+    assert repr(again.summary()) == repr(model.summary())
+    assert str(again.report()) == str(model.report()) and again.to_json() == model.to_json()
+    content = json.loads(model.to_json())
+    content["encoding"].pop()
+    with pytest.raises(ValueError, match="encoding is of other columns"):
+        fgmp.FedGradMPRegressor.from_json(json.dumps(content))
+
+
+def test_report_says_what_was_agreed_on():
+    text = str(fitted()[0].report())
+    assert form_of(ObservedMeans(1, "zero", masked=False)) in text
+    assert "levels of sex, pain" in text and "the set of those that it has left each group" in text
+    levels = {"sex": ["f", "m"], "pain": [1, 2, 3, 4]}
+    assert "no group said which it has" in str(fitted(categories=levels)[0].report())
+
+
+# What is refused.
+
+
+def table_with(**columns):
+    return hospital_table()[0].assign(**columns)
+
+
+WRONG = {
+    "missing is no rule": ({"missing": "drop"}, {}, "missing is 'drop'; expected"),
+    "a value is missing": (
+        {"categories": ["sex"]},
+        {},
+        r"values are missing in the columns \['chol'\]; expected none, or missing='indicator'",
+    ),
+    "no category is named": ({}, {"sex": 1.0}, r"columns \['chol'\]; .* missing='indicator'"),
+    "text is no category": (
+        {"missing": "indicator"},
+        {},
+        "could not convert column 'sex' of X to float: it holds a str. Name it in categories",
+    ),
+    "no such category": ({"categories": ["tail"]}, {}, "categories has 'tail'; expected names"),
+    "a column twice": ({"categories": ["sex", 1]}, {}, "expected each column once"),
+    "nothing is there": (
+        INDICATOR,
+        {"chol": np.nan},
+        r"no value in any row of the columns \['chol'\]",
+    ),
+    "an infinite number": (INDICATOR, {"age": np.inf}, r"infinity in the columns \['age'\]"),
+    "another level": (
+        {**INDICATOR, "categories": {"sex": ["f"], "pain": [1, 2, 3, 4]}},
+        {},
+        r"category 'sex' has the levels 'm'; expected those of categories: 'f'",
+    ),
+    "levels under masks": (
+        {**INDICATOR, "secure": True},
+        {},
+        r"names \['sex', 'pain'\] without levels, and secure is True",
+    ),
+    "an identifier": (
+        {"missing": "indicator", "categories": ["sex", "age"]},
+        {"age": np.random.default_rng(0).permutation(1200)[:400] + 0.5},
+        None,
+    ),
+    "no column to include": ({"always_include": ["hight"], **INDICATOR}, {}, "always_include has"),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in WRONG if WRONG[name][2]])
+def test_argument_that_does_not_fit_is_named(name):
+    """With what came, what was expected, and the column."""
+    options, columns, words = WRONG[name]
+    _, y, groups = hospital_table()
+    with pytest.raises(ValueError, match=words):
+        fgmp.FedGradMPRegressor(2, **options).fit(table_with(**columns), y, groups)
+
+
+@pytest.mark.parametrize(
+    ("value", "level"),
+    [
+        (4, "4"),
+        (4.0, "4"),
+        ("4.0", "4"),
+        ("04", "04"),
+        (True, "True"),
+        (" m ", "m"),
+        ("", None),
+        (None, None),
+        (np.nan, None),
+        (pd.NA, None),
+        (pd.NaT, None),
+        (np.int8(2), "2"),
+        (0.5, "0.5"),
+    ],
+)
+def test_value_of_a_category_is_one_text_however_it_is_written(value, level):
+    assert level_of(value) == level
+
+
+# Columns that are always included.
+
+
+@pytest.mark.parametrize("method", ["shared", "fedgradmp"])
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("make", [fgmp.FedGradMPRegressor, fgmp.FedGradMPClassifier])
+def test_columns_that_are_always_included_do_not_count(make, secure, method, backend):
+    """For every sparsity they stand beside as many others, and with none they stand alone."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 8))
+    groups = np.arange(400) % 4
+    y = X[:, 1] - X[:, 4] + rng.standard_normal(400)
+    if make is fgmp.FedGradMPClassifier:
+        y = y > 0
+    for sparsity, expected in ((0, [2, 7]), (1, None), (2, [1, 2, 4, 7])):
+        model = make(sparsity, always_include=[7, 2], secure=secure, method=method)
+        support = model.fit(X, y, groups).support_.tolist()
+        assert {2, 7} <= set(support) and len(support) == sparsity + 2
+        assert expected is None or support == expected
+    plain = LogisticRegression(C=1.0) if make is fgmp.FedGradMPClassifier else LinearRegression()
+    Z = (X / X.std(axis=0))[:, support]
+    found = np.atleast_2d(model.coef_)[:, support] * X.std(axis=0)[support]
+    np.testing.assert_allclose(found, np.atleast_2d(plain.fit(Z, y).coef_), atol=1e-3)
+
+
+def test_columns_are_always_included_by_name_through_the_choice_of_the_sparsity():
+    """All that "cv" compares have them, none among those that were chosen from."""
+    table, y, groups = hospital_table()
+    options = {"always_include": ["pain", "more"], "n_folds": 2, "random_state": 0, **INDICATOR}
+    model = fgmp.FedGradMPRegressor("cv", **options).fit(table, y, groups)
+    assert {2, 3, 4, 8} <= set(model.support_.tolist())
+    assert model.cv_.table["sparsity"].max() == 4
+    # Its score is that of pain, which no model lacks, and not that of the mean alone.
+    assert model.cv_.table["score"][0] < 0.9 * np.var(y) / 2
+    resamples = model.bootstrap(3, random_state=0)
+    assert (resamples.inclusion[[2, 3, 4, 8]] == 1).all()
+
+
+def test_sparsity_is_at_most_the_number_of_other_columns():
+    X = np.random.default_rng(0).standard_normal((50, 4))
+    with pytest.raises(ValueError, match="sparsity is 4; expected an integer from 0 to 3 .*choose from"):
+        fgmp.FedGradMPRegressor(4, always_include=0).fit(X, X[:, 1])
