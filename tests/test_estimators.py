@@ -263,7 +263,7 @@ def own_intercepts():
 
 def mean_predictions(model, X):
     """Return the predictions with the common intercept, which a model without groups warns of."""
-    with pytest.warns(fgmp.AdviceWarning, match="no groups are given: all rows get the mean"):
+    with pytest.warns(fgmp.AdviceWarning, match="no groups are given: all rows get the common"):
         return model.predict(X)
 
 

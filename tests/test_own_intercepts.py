@@ -105,7 +105,7 @@ def test_gradient_and_hessian_of_a_profile_are_its_differences(name, weighted):
 def test_line_search_on_a_profile_reaches_the_minimum_of_its_quadratic_model(name):
     """The step length has the coupling of rows in it."""
     problem, _, _, rng = problem_of(name, weighted=False)
-    z = problem.predictions(np.zeros(len(problem.merged)))
+    z = problem.predictions(rng.standard_normal(len(problem.merged)))
     gradient = problem.gradient(z)
     length, _ = problem.line_search(z, problem.derivative(z), gradient, -gradient)
     expected = gradient @ gradient / (gradient @ problem.hessian(z) @ gradient)

@@ -15,6 +15,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 import fgmp
 from fgmp.estimators.encoding import ObservedMeans, level_of
 from fgmp.estimators.report import form_of
+from fgmp.shared_support.elimination import backwards
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 INDICATOR = {"missing": "indicator", "categories": ["sex", "pain"]}
@@ -122,6 +123,30 @@ def test_elimination_removes_the_block_whose_loss_costs_least():
     pairs = [(a, b) for a in range(6) for b in range(a)]
     best = min(pairs, key=left_over)
     assert model.support_.tolist() == sorted(c for b in best for c in blocks[b])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_elimination_removes_blocks_by_what_all_their_entries_cost_together(seed):
+    """By enumeration, with entries of a block that are nearly the same and stand for one another."""
+    rng = np.random.default_rng(seed)
+    block_of = (0, 0, 1, 1, 2, 2)
+    A = rng.standard_normal((40, 6))
+    A[:, ::2] = A[:, 1::2] + 0.2 * A[:, ::2]
+    hessian = A.T @ A
+    b = rng.standard_normal(6)
+
+    def rise(block):
+        left = [j for j in range(6) if block_of[j] != block]
+        best = np.linalg.solve(hessian[np.ix_(left, left)], hessian[left] @ b)
+        move = -b.copy()
+        move[left] += best
+        return move @ hessian @ move
+
+    expected = min(range(3), key=rise)
+    model = fgmp.SparseModel(np.arange(6), b, (6,))
+    point = next(backwards(model, hessian, fgmp.PerBlock(block_of=block_of)))
+    assert point.n_left == 2
+    assert set(range(3)) - {block_of[j] for j in point.positions.tolist()} == {expected}
 
 
 @repeatable(3)
@@ -354,5 +379,7 @@ def test_columns_are_always_included_by_name_through_the_choice_of_the_sparsity(
 
 def test_sparsity_is_at_most_the_number_of_other_columns():
     X = np.random.default_rng(0).standard_normal((50, 4))
-    with pytest.raises(ValueError, match="sparsity is 4; expected an integer from 0 to 3 .*choose from"):
+    with pytest.raises(
+        ValueError, match="sparsity is 4; expected an integer from 0 to 3 .*choose from"
+    ):
         fgmp.FedGradMPRegressor(4, always_include=0).fit(X, X[:, 1])

@@ -281,7 +281,9 @@ class EncodingPlan:
         missing : {"error", "indicator"}
             What to do where a value is missing.
         """
-        keys = [] if categories is None else list(categories)
+        keys: Any = () if categories is None else categories
+        if isinstance(categories, Mapping):
+            keys = list(categories)
         indices = columns_of_names("categories", keys, names)
         levels = {}
         if isinstance(categories, Mapping):
