@@ -176,6 +176,9 @@ print(f"columns in both: {len(both)} of {count}; coefficients without the ridge 
       f"{ratio.min():.3f} to {ratio.max():.3f}")
 
 # %% [markdown]
+# So the ridge does little here: 920 patients bear ten columns. With few rows, or columns that are nearly alike, it decides
+# which are taken.
+#
 # For the choice, draw patients with replacement within each hospital, refit with the same number of columns, and see
 # which come back. (Over a network `fgmp.flower.bootstrap_over` draws whole hospitals, of which there are too few here.)
 
