@@ -36,7 +36,7 @@
 # %% tags=["parameters"]
 sparsity = "cv"  # features of the model: a number, or "cv", by which the hospitals choose it
 given = 10  # features of the model whose number is given
-indicators = "yes"  # whether a column says where a value was missing: "yes" or "no"
+indicators = "with"  # "with" columns that say where a value was missing, or "without"
 n_resamples = 100  # resamples in the bootstrap
 masked = 3  # features of the model whose sums are sent under masks
 seed = 0  # of folds and resamples
@@ -51,7 +51,7 @@ check_types(globals(), {
 })
 assert sparsity in ("cv", *range(1, 16)), f"{sparsity=}: expected 'cv' or 1 to 15"
 assert 1 <= given <= 15 and 1 <= masked <= 15, f"{given=}, {masked=}: expected 1 to 15"
-assert indicators in ("yes", "no"), f"{indicators=}: expected 'yes' or 'no'"
+assert indicators in ("with", "without"), f"{indicators=}: expected 'with' or 'without'"
 assert n_resamples >= 10 and seed >= 0, f"{n_resamples=}, {seed=}: expected at least 10, and at least 0"
 
 # %%
@@ -107,7 +107,7 @@ def prepared(fits, indicators=indicators):
                 columns[f"{name}={level}"] = (values == code) * 1.0
         else:
             columns[name] = np.where(is_missing, known.mean() if len(known) else 0.0, values)
-        if is_missing.any() and indicators == "yes":
+        if is_missing.any() and indicators == "with":
             columns[f"{name} is missing"] = is_missing * 1.0
     return pd.DataFrame(columns)
 
@@ -361,14 +361,14 @@ print(pooled)
 # ## What is missing says where one is
 
 # %%
-for words, use in (("with", "yes"), ("without", "no")):
+for use in ("with", "without"):
     aucs = []
     for one in HOSPITALS:
         inside = hospital != one
         columns = prepared(inside, use)
         predict = federated("all")(columns[inside], y[inside], hospital[inside])[0]
         aucs.append(measured(predict(columns[~inside]), y[~inside])[0])
-    print(f"all columns, {words:7} those that say what is missing: AUC {', '.join(f'{auc:.3f}' for auc in aucs)}")
+    print(f"all columns, {use:7} those that say what is missing: AUC {', '.join(f'{auc:.3f}' for auc in aucs)}")
 
 # %% [markdown]
 # For the dense model it does not decide: better at Long Beach without, better at Switzerland with. What an indicator stands
@@ -436,7 +436,7 @@ claim("own-masks", f"heart disease, four hospitals, {masked} columns: largest di
 #
 # ## Predict, then change
 #
-# 1. **`indicators: "no"`.** No column says any more where a value was missing. Does a model of few columns gain at a hospital
+# 1. **`indicators: without`.** No column says any more where a value was missing. Does a model of few columns gain at a hospital
 #    that it has never seen?
 #
 #    <details><summary>What comes out</summary>
