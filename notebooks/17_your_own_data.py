@@ -17,8 +17,8 @@
 #
 # Each hospital is predicted by a model of the three others: how well its ill patients are told from the others (AUC), how
 # much too low the predicted log-odds are (intercept, right at 0), and whether they are too timid (slope, right at 1). A
-# dense model fitted where the rows are keeps up with pooled rows; few chosen columns fall behind; and at Switzerland, where
-# 93 % are ill, no model finds the level.
+# dense model fitted where the rows are keeps up with pooled rows; few chosen columns fall behind; and the level is off
+# almost everywhere, most of all at Switzerland, where 93 % are ill.
 #
 # **What you will see**
 # - a logistic model from a table with gaps and categories and a column of hospitals, with the number of features chosen
@@ -285,8 +285,11 @@ _ = axes[1].legend(loc="upper center", bbox_to_anchor=(0.5, 1.16), ncol=3, frame
 # error of the best; whether a *new* hospital is predicted is another question, and the curve above shows how flat the
 # answer to the first one is. If you do not need a short model, take `sparsity="all"`.
 #
-# **Ranks travel, levels do not.** At Switzerland and Long Beach the dense model is too sure of itself (slopes 0.56 and 0.51),
-# and at Switzerland the log-odds are too low by more than 2: three hospitals with 36 to 74 % ill know nothing of one with 93 %.
+# **Ranks travel, levels do not.** The intercept of the dense model reaches 0 within its interval at Long Beach alone. At
+# Switzerland its log-odds are too low by more than 2: three hospitals with 36 to 74 % ill know nothing of one with 93 %. At
+# Cleveland they are too low by more than 1, because a model of hospitals with many gaps takes few gaps for few ill; without
+# the columns that mark gaps they are too high by as much. At Switzerland and Long Beach it is also too sure of itself (slopes
+# 0.56 and 0.51).
 # A hospital that takes over a model has to set the intercept anew on some patients of its own.
 
 # %%
