@@ -281,9 +281,10 @@ _ = axes[1].legend(loc="upper center", bbox_to_anchor=(0.5, 1.16), ncol=3, frame
 # the same sums; and it is as good as the $\ell_1$ penalty on pooled rows.
 #
 # **Few columns cost.** With the number chosen by the hospitals the AUC is lower at each of the four, and so it is with the
-# number given; with eight healthy patients at Switzerland that one difference is no evidence. The rule of the choice asks whether new patients of *known* hospitals are predicted within half a standard
-# error of the best; whether a *new* hospital is predicted is another question, and the curve above shows how flat the
-# answer to the first one is. If you do not need a short model, take `sparsity="all"`.
+# number given; with eight healthy patients at Switzerland that one difference is no evidence. The rule of the choice asks
+# whether new patients of *known* hospitals are predicted within half a standard error of the best. Whether a *new* hospital
+# is predicted is another question, and the curve above shows how flat the answer to the first one is. If you do not need a
+# short model, take `sparsity="all"`.
 #
 # **Ranks travel, levels do not.** The intercept of the dense model reaches 0 within its interval at Long Beach alone. At
 # Switzerland its log-odds are too low by more than 2: three hospitals with 36 to 74 % ill know nothing of one with 93 %. At
@@ -365,17 +366,19 @@ print(pooled)
 
 # %%
 for use in ("with", "without"):
-    aucs = []
+    cells = []
     for one in HOSPITALS:
         inside = hospital != one
         columns = prepared(inside, use)
         predict = federated("all")(columns[inside], y[inside], hospital[inside])[0]
-        aucs.append(measured(predict(columns[~inside]), y[~inside])[0])
-    print(f"all columns, {use:7} those that say what is missing: AUC {', '.join(f'{auc:.3f}' for auc in aucs)}")
+        found_there = measured(predict(columns[~inside]), y[~inside])
+        cells.append(f"{found_there[0]:.3f} {found_there[2]:+.2f}")
+    print(f"{use:7} columns that mark gaps: AUC, intercept {', '.join(cells)}")
 
 # %% [markdown]
-# For the dense model it does not decide: better at Long Beach without, better at Switzerland with. What an indicator stands
-# for is an intercept of a hospital, which this model does not have.
+# For the ranks of the dense model it does not decide: better at Long Beach without, better at Switzerland with. The levels are
+# wrong either way, and at Cleveland the sign turns. What a mark of gaps stands for is an intercept of a hospital, which this
+# model does not have.
 #
 # ## What travelled
 #
