@@ -326,8 +326,10 @@ def see_through(sights, *, columns=2, taken=0, words="feature"):
     pairs = axes.reshape(rows * columns, 2)
     for (picture, bars), sight in zip(pairs, sights, strict=False):
         _draw_sight(picture, bars, sight, taken)
-    for bars in axes[-1, 1::2]:
-        bars.set_xlabel(words)
+    for column in axes[:, 1::2].T:
+        for bars in column[:-1]:
+            bars.sharex(column[-1])
+        column[-1].set_xlabel(words)
     figure.legend(*pairs[0, 1].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
@@ -346,8 +348,8 @@ def _draw_sight(picture, bars, sight, taken) -> None:
     if taken:
         first = np.argsort(-np.abs(seen), kind="stable")[:taken]
         bars.plot(first, seen[first], "k.", label=f"its {taken} largest entries")
-    bars.axhline(0, color="0.6", linewidth=0.6)
-    bars.set(ylim=(-1.25, 1.25), yticks=[-1, 0, 1])
+    bars.axhline(0, color="0.5", linewidth=0.6)
+    bars.set(ylim=(-1.25, 1.25), yticks=[])  # all are scaled to 1
     bars.tick_params(labelsize=STYLE["legend.fontsize"])
 
 
