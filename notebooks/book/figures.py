@@ -256,7 +256,10 @@ def images(pictures, titles, *, columns=None, width=3.4, rows=(), **options):
     figure, axes = panels(
         columns, -(-len(pictures) // columns), width=width, height=height, squeeze=False
     )
-    for number, (ax, picture, title) in enumerate(zip(axes.flat, pictures, titles, strict=True)):
+    for ax in axes.flat[len(pictures) :]:
+        ax.set_visible(False)
+    shown = zip(axes.flat, pictures, titles, strict=False)
+    for number, (ax, picture, title) in enumerate(shown):
         ax.imshow(picture, **options)
         ax.axis("off")
         ax.set_title("" if rows and number >= columns else title)
