@@ -325,6 +325,12 @@ def see_through(sights, *, columns=2, taken=0, words="feature"):
     pairs = axes.reshape(rows * columns, 2)
     for (picture, bars), sight in zip(pairs, sights, strict=False):
         _draw_sight(picture, bars, sight, taken)
+    first = pairs[0, 1]
+    first.set_ylabel("of the largest")
+    for (_, bars), sight in zip(pairs[1:], sights[1:], strict=False):
+        bars.sharey(first)
+        if len(sight.missing) == len(sights[0].missing):
+            bars.sharex(first)
     for bars in axes[-1, 1::2]:
         bars.set_xlabel(words)
     figure.legend(*pairs[0, 1].get_legend_handles_labels(), loc="outside lower center", ncols=3)
@@ -345,7 +351,7 @@ def _draw_sight(picture, bars, sight, taken) -> None:
     if taken:
         first = np.argsort(-np.abs(seen), kind="stable")[:taken]
         bars.plot(first, seen[first], "k.", label=f"its {taken} largest entries")
-    bars.axhline(0, color="0.6", linewidth=0.6)
+    bars.axhline(0, color="0.5", linewidth=0.6)
     bars.set(ylim=(-1.25, 1.25), yticks=[-1, 0, 1])
     bars.tick_params(labelsize=STYLE["legend.fontsize"])
 
