@@ -257,7 +257,7 @@ def test_notebook_with_small_parameters_runs_with_readable_figures(name, number,
     assert pairs.read(out).metadata.papermill.exception is None
 
 
-@pytest.mark.parametrize("file", ["small.yaml", "paper.yaml", "few-pixels.yaml", "ten-deals.yaml"])
+@pytest.mark.parametrize("file", ["small.yaml", "paper.yaml", "ten-deals.yaml"])
 def test_parameters_of_other_runs_exist(file):
     """Files of parameters name those of the notebooks."""
     assert sorted(SMALL) == [path.stem for path in NOTEBOOKS]

@@ -8,6 +8,9 @@ from .checks import *  # noqa: F403
 from .claims import *  # noqa: F403
 from .figures import *  # noqa: F403
 from .figures import use_style
+from .maps import *  # noqa: F403
+from .store import *  # noqa: F403
+from .writers import *  # noqa: F403
 
 use_style()
 warnings.simplefilter("ignore", AdviceWarning)
