@@ -355,7 +355,7 @@ def summary(results: dict[str, Any]) -> str:
             cells = [_mean_and_error([r.get(key, np.nan) for r in of]) for of in found.values()]
             lines.append(f"| {name} | {words} | " + " | ".join(cells) + " |")
         n_features = [np.mean([r.get("n_features", np.nan) for r in of]) for of in found.values()]
-        cells = [f"{n:.1f}" for n in n_features]
+        cells = ["-" if np.isnan(n) else f"{n:.1f}" for n in n_features]
         lines.append("| | features | " + " | ".join(cells) + " |")
         bytes_up = [np.mean([r.get("bytes_up", np.nan) for r in of]) for of in found.values()]
         cells = ["" if np.isnan(b) else f"{b / 1000:.0f} kB" for b in bytes_up]

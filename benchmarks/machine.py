@@ -32,6 +32,18 @@ def available_gigabytes() -> float:
     return int(kilobytes[0]) / 1e6 if kilobytes else 0.0
 
 
+def peak_memory() -> int:
+    """The most bytes that this process has held in memory so far."""
+    kilobytes = _field("/proc/self/status", "VmHWM").split()
+    if kilobytes:
+        return 1024 * int(kilobytes[0])
+    # Where there is no /proc; in a child this counts its parent before the start, too.
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if platform.system() == "Darwin" else 1024 * peak
+
+
 def blas_threads() -> int:
     """The largest number of threads that a BLAS or OpenMP library of this process would use."""
     return max((pool["num_threads"] for pool in threadpool_info()), default=1)

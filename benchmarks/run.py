@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ os.environ.setdefault(
 
 import bench_fedavg
 import bench_fedgradmp
+import bench_fits
 import bench_memory
 import bench_one_client
 import bench_parts
@@ -48,6 +49,7 @@ BENCHMARKS = {
     "experiment": bench_steps.experiment,
     "precision": bench_fedgradmp.precision,
     "memory": bench_memory.beyond_data,
+    "fits": bench_fits.fits,
 }
 
 
@@ -75,25 +77,51 @@ def headline(facts: dict[str, Any], scale: Scale) -> str:
     return words
 
 
-def collected(records: Records) -> tuple[list[Row], list[str]]:
-    """All rows that are there, and the benchmarks that are not."""
-    rows, missing = [], []
+def earlier(folder: Path, scale: Scale) -> tuple[dict[str, Any], list[Row]]:
+    """What the last results of the same scale say about their run, and their rows; nothing if none."""
+    path = folder / "results.json"
+    if not path.exists():
+        return {}, []
+    results = json.loads(path.read_text(encoding="utf-8"))
+    if results["scale"] != scale.name:
+        return {}, []
+    names = {field.name for field in fields(Row)}
+    rows = [{name: row[name] for name in names} for row in results["rows"]]
+    return results["about"], [
+        Row(**row | {"bound": row["bound"] and tuple(row["bound"])}) for row in rows
+    ]
+
+
+def collected(records: Records, before: list[Row]) -> tuple[list[Row], list[str], list[str]]:
+    """All rows; of a benchmark without a record those of before; and who has these, and who none."""
+    rows, kept, missing = [], [], []
     for name in BENCHMARKS:
         record = records.read(name)
-        if record is None:
+        old = [row for row in before if row.benchmark == name]
+        if record is not None:
+            finding: Finding = record[0]
+            rows += [replace(row, benchmark=name) for row in finding.rows]
+        elif old:
+            rows += old
+            kept.append(name)
+        else:
             missing.append(name)
-            continue
-        finding: Finding = record[0]
-        rows += [replace(row, benchmark=name) for row in finding.rows]
-    return rows, missing
+    return rows, kept, missing
 
 
 def publish(records: Records, facts: dict[str, Any], scale: Scale, folder: Path = HERE) -> str:
     """Write results.json, README.md and the figure from the records; return the table."""
     from pictures import draw
 
-    rows, missing = collected(records)
+    before, old_rows = earlier(folder, scale)
+    rows, kept, missing = collected(records, old_rows)
     lines = table(rows)
+    if kept:  # then the headline is that of the run that they are of
+        now = f"{facts['date']}, at a load of {facts['load before']:g}"
+        later = {name: now for name in BENCHMARKS if name not in (*kept, *missing)}
+        facts = before | {"later": before.get("later", {}) | later}
+        said = "; ".join(f"{name} on {when}" for name, when in facts["later"].items())
+        lines += f"\n\nMeasured in a later run: {said}."
     if missing:
         lines += f"\n\nNot run: {', '.join(missing)}."
     results = {

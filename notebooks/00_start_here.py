@@ -498,7 +498,7 @@ sliders()
 #
 #    <details><summary>What comes out</summary>
 #
-#    It fails: the orange curve stays at the top beside the grey one. Now $3\tau = 21$, one more than the rows, so an
+#    It fails. The orange curve stays at the top beside the grey one. Now $3\tau = 21$, one more than the rows, so an
 #    exact solution fits its features to anything: the error after ten rounds is 1.14 in the median over ten seeds, no
 #    better than the zero model. There is no middle ground.
 #

@@ -323,10 +323,10 @@ claim("fig2-satisfactory",
 #
 # ## The answer
 #
-# Yes. The recovered frame misses 0.0501 of its norm in the median, 1.03 times what the best 5 atoms leave, where the
+# Yes. The recovered frame misses 0.0501 of its norm in the median, hardly more than the best 5 atoms leave, where the
 # nearest training frame misses 5.42 %. The clip is easy: three clients are nearly as good as fifty, and with all of
-# them dense least squares on the atoms needs no pursuit. With two clients it does: dense least squares ends at 2.58
-# times the floor, FedGradMP at 1.15 times. No sensing matrix is ever stored, since a client needs only $A_i \Psi$.
+# them dense least squares on the atoms does as well, without any pursuit. Sparsity pays with few clients: with two,
+# dense least squares ends at 2.58 times the floor, FedGradMP at 1.15 times. No sensing matrix is ever stored, since a client needs only $A_i \Psi$.
 #
 # ## Predict, then change
 #

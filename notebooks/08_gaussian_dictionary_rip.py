@@ -349,10 +349,10 @@ claim("rip-fedgradmp", f"clients with twins: exact in {rounds} rounds in a dicti
 # ## The answer
 #
 # A random dictionary turns the flat directions of the data away from the sparse ones: twins, whose condition number
-# is infinite in the standard basis, have 2.06 in the dictionary at sparsity 2. The rate is slower than printed: the
-# RIP constant falls with the stable rank at a slope of -0.543, near -1/2 and far from -1. On clients with twins and
-# few rows FedGradMP then ends below 1e-14, where it stays above 0.1 in the standard basis. A client with a common
-# mean has a stable rank near 1, and for it the dictionary makes things worse.
+# is infinite in the standard basis, have 2.06 in the dictionary. The rate is slower than printed: the RIP constant
+# falls with the stable rank at a slope of -0.543, not -1. On clients with twins and few rows FedGradMP is then exact,
+# where it stays far off in the standard basis. A client with a common mean has a stable rank near 1, and for it the
+# dictionary makes things worse.
 #
 # ## Predict, then change
 #

@@ -414,8 +414,8 @@ for (group, chosen), color, marker in zip(GROUPS.items(), (VERMILLION, BLUE), "o
         if chosen.any():
             label = f"{group} ({chosen.sum()} seeds)"
             curve(ax, Ks, values[chosen], label, band=(25, 75), color=color, marker=marker)
-for ax, title in zip(axes, ("last error", "error of one client", "cosine of two errors"), strict=True):
-    ax.set(title=title, xlabel="local iterations K", xticks=Ks, ylim=(0, None))
+for ax, title in zip(axes, ("last error", "error of one client", "mean cosine of two errors"), strict=True):
+    ax.set(ylabel=title, xlabel="local iterations K", xticks=Ks, ylim=(0, None))
 fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
 alt(fig, "Three panels against K, for seeds on which clients find the support and for the others: the last error "
     "falls for the first kind only, the error of one client is level, the cosine of two errors falls.")
@@ -424,10 +424,10 @@ alt(fig, "Three panels against K, for seeds on which clients find the support an
 # *Medians over the seeds, with bands between the quartiles.*
 #
 # A single client does not get better with $K$: its least squares is limited by its own rows and its own noise. What
-# falls is the error of the *average*, because the errors of two clients become less alike. All clients start a round
-# from the same model, and so their first choices of columns are alike; more local iterations take them further from
-# that start. The paper's remark that $K$ drives the clients apart is right, then, and here it helps. Where many clients
-# miss the same entry, a larger $K$ does not help, and on some seeds it hurts.
+# falls is the error of the *average*, because the errors of two clients become less alike, on most seeds. All clients
+# start a round from the same model, and so their first choices of columns are alike; more local iterations take them
+# further from that start. The paper's remark that $K$ drives the clients apart is right, then, and here it helps. Where
+# many clients miss the same entry, a larger $K$ does not help, and on some seeds it hurts.
 
 # %% tags=["hide-input"]
 less = cosine[finds, -1] < cosine[finds, 0]

@@ -169,7 +169,7 @@ for ax, (kind, title) in zip(axes, kinds_of_difference.items(), strict=True):
     curve(ax, differences, apart[kind][2].T, "least squares, support known", color="k", linestyle=":", zorder=9)
     ax.set(title=title, xlabel=r"$\gamma$, by how much clients disagree")
 axes[0].set_ylabel("error, to the common truth")
-axes[1].axvline(smallest, color="0.6", linestyle="--", linewidth=1)
+axes[1].axvline(smallest, color="0.45", linestyle="--", linewidth=1)
 axes[1].annotate("size of a\nshared entry", (smallest, 0.12), (5, 0), textcoords="offset points", fontsize=9)
 fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
 alt(fig, "Error against the disagreement gamma. Left, values that differ: all three methods lie on one line from 0 to "
@@ -378,9 +378,9 @@ left.set(title="disagree", xlabel="size of a private feature", ylabel="relative 
 for kind, (color, marker) in zip(("nobody fails", "drops out", "lies"), STYLES.values(), strict=True):
     label = "no answer, garbage" if kind == "drops out" else kind
     curve(middle, range(rounds + 1), errors[kind], label, color=color, marker=marker, markevery=2)
-middle.set(title=f"fail: {failing:.0%} of answers", yscale="log", xlabel="round")
+middle.set(title=f"fail: {failing:.0%} of answers", yscale="log", xlabel="round", ylabel="relative error")
 draw_lies(right, lied[-1])
-right.set(title=f"lie: {row_counts[-1]} rows a client", yscale="log")
+right.set(title=f"lie: {row_counts[-1]} rows a client", yscale="log", ylabel="last relative error")
 for ax in (left, middle, right):
     ax.legend(loc="upper center", bbox_to_anchor=(0.45, -0.2))
 alt(fig, "Three panels. Disagree: FedGradMP is exact until a private feature is as large as a shared entry, then its "
@@ -404,7 +404,7 @@ fig, axes = panels(len(row_counts[:-1]) or 1, width=3.7, height=3.2, squeeze=Fal
 for ax, rows_here, by_share in zip(axes[0], row_counts, lied, strict=False):
     draw_lies(ax, by_share)
     ax.set(title=f"{rows_here} rows a client", yscale="linear" if by_share.min() > 0.1 else "log")
-axes[0, 0].set_ylabel("last relative error")
+    ax.set_ylabel("last relative error")
 fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
 alt(fig, "Last error against the share of liars with few rows. With 20 rows the median is above the mean at every "
     "share; with 30 rows the three are alike without liars, and up to 20 % of liars trimmed mean and median are lower.")

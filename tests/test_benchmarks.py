@@ -1,9 +1,11 @@
 """The benchmarks compute what they should; no test measures time."""
 
+import json
+
 import numpy as np
 import run
 import textbook
-from harness import Scale
+from harness import Finding, Records, Row, Scale
 
 import fgmp
 from fgmp.sparse_model import SparseModel
@@ -49,3 +51,21 @@ def test_textbook_pursuit_on_images_agrees_with_client_update():
 def test_quick_benchmark_has_values():
     """A benchmark at its smallest scale runs."""
     assert all(row.values for row in run.BENCHMARKS["precision"](Scale("quick")).rows)
+
+
+def test_benchmark_that_was_not_run_keeps_its_rows(tmp_path):
+    """Those of the last results, if these are of the same scale."""
+    old = [Row("old", [1.0], ("at most", 2), benchmark="whole"), Row("x", [3.0], benchmark="fits")]
+    results = {"scale": "bench", "about": {"date": "then"}}
+    results |= {"rows": [vars(row) | {"verdict": row.verdict} for row in old]}
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    records = Records(tmp_path / "records")
+    records.keep("fits", Finding([Row("new", [2.0])]), {"scale": "bench"})
+
+    about, before = run.earlier(tmp_path, Scale("bench"))
+    assert (about, before) == ({"date": "then"}, old)
+    rows, kept, missing = run.collected(records, before)
+    assert rows == [old[0], Row("new", [2.0], benchmark="fits")]
+    assert kept == ["whole"]
+    assert "steps" in missing
+    assert run.earlier(tmp_path, Scale("quick")) == ({}, [])

@@ -95,12 +95,29 @@ def _problems_of_labels(figure: Figure, ax: Axes) -> Iterator[str]:
         axis = getattr(ax, f"{direction}axis")
         if not axis.get_visible() or not len(axis.get_ticklocs()):
             continue
+        siblings = [*siblings, *_in_line_with(figure, ax, direction)]
         if not _has_label(figure, siblings, direction) and not _has_names(siblings, direction):
             yield f"the {direction} axis has no label"
 
 
+def _in_line_with(figure: Figure, ax: Axes, direction: str) -> Iterator[Axes]:
+    """Yield the axes in the same row, for the y direction, or in the same column of panels."""
+    spec = ax.get_subplotspec()
+    for other in figure.axes:
+        place = other.get_subplotspec()
+        if spec is None or place is None or place.get_gridspec() is not spec.get_gridspec():
+            continue
+        if direction == "y" and place.rowspan == spec.rowspan:
+            yield other
+        if direction == "x" and place.colspan == spec.colspan:
+            yield other
+
+
 def _has_label(figure: Figure, siblings: list[Axes], direction: str) -> bool:
-    """Return whether the figure, or one of the axes that share a direction, has a label for it."""
+    """Return whether the figure, or one of the axes that share a direction, has a label for it.
+
+    In a row of panels the label of one holds for all, and so it does in a column.
+    """
     labels = [getattr(ax, f"get_{direction}label")() for ax in siblings]
     labels.append(getattr(figure, f"get_sup{direction}label")())
     return any(labels)

@@ -1281,11 +1281,11 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         or of the rows of each group.
     min_rows : int, default 5
         Groups with fewer rows send nothing, and a warning says so: the mean of few rows is nearly a
-        row. With ``folds="rows"`` no group deals folds of fewer: one with less than ``n_folds * min_rows``
-        rows deals fewer folds, or none, and trains with all its rows then. A class, or a value in a
-        column, that fewer rows have is still told of by sums in the open: over Flower the client
-        warns of that in its log, and `secure` adds the rows of all groups first. Not applied with
-        `private`, because numbers of rows are data then.
+        row. With ``folds="rows"`` no group deals folds of fewer: one with less than
+        ``n_folds * min_rows`` rows deals fewer folds, or none, and trains with all its rows then. A
+        class, or a value in a column, that fewer rows have is still told of by sums in the open:
+        over Flower the client warns of that in its log, and `secure` adds the rows of all groups
+        first. Not applied with `private`, because numbers of rows are data then.
     secure : bool, default False
         Whether every sum is one under masks, as by `fgmp.SecureSum`: over Flower the server sees
         sums over groups, and no combination of them rests on one group (docs/promises.md says who

@@ -37,7 +37,7 @@ _FORMS: dict[type[Method], str] = {
     SharedSupportGradMP: "gradients of the mean loss; Hessians on the features under trial; losses",
     FedGradMP: "coefficients of the features that the client selects; losses",
     NewtonOnSupport: "Hessian and gradient of the mean loss on the selected features; losses",
-    HeldOutLosses: "mean losses of the candidate models on held-out rows; squares of their differences",
+    HeldOutLosses: "mean losses of the candidate models on held-out rows; squared differences",
     GradientProducts: "loss, Hessian, and outer product of the gradient, at the final model",
     ObservedMeans: "means of columns, shares of missing values and of the levels of categories",
     MeanResiduals: "the mean residual",

@@ -24,10 +24,10 @@ from ..client import ProblemInfo
 from ..rounds import Call, Message, Method
 from ..sparse_model import Array, IndexArray
 from ..transport import Transport
-from .session import FitClients
 
 if TYPE_CHECKING:
     from .folds import Fold
+    from .session import FitClients
     from .standardization import Standardization
 
 

@@ -8,8 +8,11 @@ from .checks import *  # noqa: F403
 from .claims import *  # noqa: F403
 from .figures import *  # noqa: F403
 from .figures import use_style
+from .maps import *  # noqa: F403
 from .sliding import *  # noqa: F403
+from .store import *  # noqa: F403
 from .voting import *  # noqa: F403
+from .writers import *  # noqa: F403
 
 use_style()
 warnings.simplefilter("ignore", AdviceWarning)

@@ -257,7 +257,10 @@ def images(pictures, titles, *, columns=None, width=3.4, rows=(), **options):
     figure, axes = panels(
         columns, -(-len(pictures) // columns), width=width, height=height, squeeze=False
     )
-    for number, (ax, picture, title) in enumerate(zip(axes.flat, pictures, titles, strict=True)):
+    for ax in axes.flat[len(pictures) :]:
+        ax.set_visible(False)
+    shown = zip(axes.flat, pictures, titles, strict=False)
+    for number, (ax, picture, title) in enumerate(shown):
         ax.imshow(picture, **options)
         ax.axis("off")
         ax.set_title("" if rows and number >= columns else title)
@@ -327,8 +330,10 @@ def see_through(sights, *, columns=2, taken=0, words="feature"):
     pairs = axes.reshape(rows * columns, 2)
     for (picture, bars), sight in zip(pairs, sights, strict=False):
         _draw_sight(picture, bars, sight, taken)
-    for bars in axes[-1, 1::2]:
-        bars.set_xlabel(words)
+    for column in axes[:, 1::2].T:
+        for bars in column[:-1]:
+            bars.sharex(column[-1])
+        column[-1].set_xlabel(words)
     figure.legend(*pairs[0, 1].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
@@ -347,8 +352,8 @@ def _draw_sight(picture, bars, sight, taken) -> None:
     if taken:
         first = np.argsort(-np.abs(seen), kind="stable")[:taken]
         bars.plot(first, seen[first], "k.", label=f"its {taken} largest entries")
-    bars.axhline(0, color="0.6", linewidth=0.6)
-    bars.set(ylim=(-1.25, 1.25), yticks=[-1, 0, 1])
+    bars.axhline(0, color="0.5", linewidth=0.6)
+    bars.set(ylim=(-1.25, 1.25), yticks=[])  # all are scaled to 1
     bars.tick_params(labelsize=STYLE["legend.fontsize"])
 
 

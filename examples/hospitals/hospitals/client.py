@@ -8,11 +8,19 @@ from fgmp.flower import table_app
 LABEL = "diagnosis"  # the column of the CSV that is to be predicted
 
 
-def read(context, columns):
-    """The measurements and the diagnoses of the hospital's own patients, from the file that its node names."""
-    with open(context.node_config["data"], encoding="utf-8", newline="") as file:
+def read_table(path, columns):
+    """Return the numbers in some columns of a CSV, a row for each patient, and the diagnoses."""
+    with open(path, encoding="utf-8", newline="") as file:
         table = read_csv(file)
+    absent = [name for name in columns if name not in table.names]
+    if absent:
+        raise KeyError(absent)  # of a KeyError the server learns which of its names are missing
     return table.numbers(columns), np.array(table.texts(LABEL))
+
+
+def read(context, columns):
+    """Read the hospital's own table, from the file that its node names."""
+    return read_table(context.node_config["data"], columns)
 
 
 app = table_app(read, masked_only=True)

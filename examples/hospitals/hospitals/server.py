@@ -1,4 +1,4 @@
-"""What runs at the server: it knows columns, diagnoses and a number of measurements, fits, and writes the model."""
+"""What runs at the server: it knows columns, diagnoses and a number of columns, fits, and writes the model."""
 
 from pathlib import Path
 
@@ -23,3 +23,4 @@ def main(grid, context):
     Path(given["model"]).write_text(model.to_json())
     used = zip(model.feature_names_in_, model.coef_[0], strict=True)
     print("\n".join(f"{name}: {value:.3g}" for name, value in used if value), flush=True)
+    print(f"written: {given['model']}", flush=True)
