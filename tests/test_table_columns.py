@@ -13,6 +13,7 @@ from property_settings import repeatable, seeds
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import fgmp
+from fgmp.cli import main
 from fgmp.estimators.encoding import ObservedMeans, level_of
 from fgmp.estimators.report import form_of
 from fgmp.shared_support.elimination import backwards
@@ -251,6 +252,16 @@ def test_model_goes_through_json_with_its_columns():
     content["encoding"].pop()
     with pytest.raises(ValueError, match="encoding is of other columns"):
         fgmp.FedGradMPRegressor.from_json(json.dumps(content))
+
+
+def test_table_with_gaps_and_categories_is_predicted_as_in_python(tmp_path, capsys):
+    """Empty cells are missing, and text is a level; by `fgmp predict` of the model's JSON."""
+    model, table, *_ = fitted()
+    (tmp_path / "model.json").write_text(model.to_json(), encoding="utf-8")
+    table.head(20).to_csv(tmp_path / "table.csv", index=False)
+    assert main(["predict", str(tmp_path / "model.json"), str(tmp_path / "table.csv")]) == 0
+    found = [float(line) for line in capsys.readouterr().out.split()[1:]]
+    np.testing.assert_allclose(found, model.predict(table.head(20)), rtol=1e-12)
 
 
 def test_report_says_what_was_agreed_on():
