@@ -15,6 +15,7 @@ from fgmp.estimators.own_intercepts import CommonIntercept, OwnIntercepts
 from fgmp.estimators.profiled_loss import ProfiledLoss, own_intercept
 from fgmp.estimators.report import form_of
 from fgmp.estimators.weighted_loss import WeightedLoss
+from fgmp.descent import SecondOrderProblem
 from fgmp.solvers import RestrictedProblem
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
@@ -65,7 +66,9 @@ def problem_of(name, weighted):
     client = fgmp.Client(A, y, ProfiledLoss(loss))
     n_outputs = client.n_outputs
     return (
-        RestrictedProblem.of(client, np.arange(3 * n_outputs), fgmp.StandardBasis()),
+        SecondOrderProblem.of_problem(
+            RestrictedProblem.of(client, np.arange(3 * n_outputs), fgmp.StandardBasis())
+        ),
         loss,
         y,
         rng,

@@ -665,10 +665,20 @@ def _table_for_new_clients(
 ) -> Array:
     """Return intercept and coefficients in the units of the data.
 
-    If each client has its own intercept, it is their mean, which a client that is new has.
+    If each client has its own intercept, a client that is new has a common one: of the squared loss
+    their mean, and of another loss the one that fits a row with the mean of all columns, which
+    takes no further exchange.
     """
+    settings = session.settings
     table = stats.standardization.to_original_units(model)
-    if session.settings.intercept_per_client:
-        p = session.settings.n_features
-        table[0] = stats.means[p] - stats.means[:p] @ table[1:]
+    if not settings.intercept_per_client:
+        return table
+
+    p = settings.n_features
+    at_means = stats.means[:p] @ table[1:]
+    if settings.is_quadratic:
+        table[0] = stats.means[p] - at_means
+    else:
+        null_intercept = stats.standardization.null_intercept
+        table[0] = np.reshape(null_intercept, np.shape(at_means)) - at_means
     return table

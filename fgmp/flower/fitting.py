@@ -432,6 +432,8 @@ def performance_over(
     names = [str(name) for name in model.feature_names_in_]
     labels = model.classes_.tolist() if hasattr(model, "classes_") else None
     sites = _sites_of(model, grid, n_clients, names, labels, sparse, report, options)
+    if hasattr(model, "encoding_"):
+        sites = sites.encoded(model.encoding_)
     return model.performance_sites(sites, sites.names, by)
 
 
