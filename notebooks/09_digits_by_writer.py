@@ -30,11 +30,11 @@
 # **Where it stands in the paper.** Section V-B, Figure 6 (lines 1279 to 1306). The same data in a random dictionary are
 # the subject of [10_gaussian_dictionary_digits](10_gaussian_dictionary_digits.ipynb).
 #
-# The maps of this notebook are of real writers at the paper's sizes. Their runs take about half an hour of one
-# processor, so by default the notebook reads what they reached from [a kept
-# run](results/09_digits_by_writer-mnist-writers.json) of itself, and runs on small digits that come with scikit-learn.
-# After `fgmp data fetch mnist-writers` this runs everything on the real ones, and goes on where it was stopped:
-# `papermill 09_digits_by_writer.ipynb out.ipynb -y "{dataset: mnist-writers}"`.
+# The maps of this notebook are of real writers at the paper's sizes. Their runs take 24 minutes of one processor, so by
+# default the notebook reads what they reached from [a kept run](results/09_digits_by_writer-mnist-writers.json) of
+# itself, and runs on small digits that come with scikit-learn. After `fgmp data fetch mnist-writers` this runs
+# everything on the real ones, and goes on where it was stopped: `papermill 09_digits_by_writer.ipynb out.ipynb -y
+# "{dataset: mnist-writers}"`.
 
 # %% tags=["parameters"]
 dataset = "digits"  # images by writer; `fgmp data fetch` gets mnist-writers and femnist
@@ -509,7 +509,7 @@ fig, axes = panels(2, width=4.6, height=3.6, sharey=True)
 for ax, column, scale in zip(axes, ("nonzeros", "bytes a round"), (1, 1e-3), strict=True):
     for name in METHODS:
         points = [table.table[chosen[arm]][column][0] * scale for arm in chosen if arm[0] == name]
-        ends = [np.median(table.at(chosen[arm], early)) for arm in chosen if arm[0] == name]
+        ends = [table.at(chosen[arm], early)[0] for arm in chosen if arm[0] == name]
         if points:
             ax.plot(points, ends, label=name, **METHODS[name])
     ax.set(xlim=(0, None))
@@ -518,7 +518,7 @@ axes[1].set(xlabel="kilobytes a round, up and down")
 legend = fig.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
 
 # %% [markdown]
-# *Medians over the seeds. Each point is one sparsity.*
+# *Seed 0, on which all methods were run. Each point is one sparsity.*
 
 # %%
 dense = chosen["FedAvg", None]
@@ -531,8 +531,9 @@ for name, tau in chosen:
         print(f"{share:.0%} of its weights, {wire:.0%} of its bytes a round")
 
 # %% [markdown]
-# So FedGradMP with few pixels is a trade. With 8 bytes for a sparse weight and 4 for a dense one, bytes are saved up to
-# half of the weights; with 400 pixels a digit it sends as much as FedAvg.
+# On this seed FedGradMP with 50 and 100 pixels is ahead of FedIterHT with as many, each with its own best rate; with
+# more they are level. FedGradMP with few pixels is a trade. With 8 bytes for a sparse weight and 4 for a dense one,
+# bytes are saved up to half of the weights; with 400 pixels a digit it sends as much as FedAvg.
 #
 # ## Which pixels does the sparse model look at?
 #
@@ -615,7 +616,7 @@ for row, tau in enumerate(sparsity):
 # - **Learning rates** are not printed there. Here are six, of which four lie in the grid that the paper has for its
 #   Figures 3 to 5. The largest, 1, is the best for most methods, so the best of all may lie beyond.
 # - **Seeds.** The paper does not say how many runs a curve stands for. Here are three in the early round. In the last
-#   round FedAvg has three and the others one, which is what half an hour of one processor allows.
+#   round FedAvg has three and the others one, which keeps it to 25 minutes of one processor.
 #
 # ## The answer
 #

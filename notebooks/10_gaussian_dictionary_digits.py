@@ -34,8 +34,8 @@
 # of its own, [08_gaussian_dictionary_rip](08_gaussian_dictionary_rip.ipynb).
 #
 # As there, the maps are of real writers at the paper's sizes, read from [a kept
-# run](results/10_gaussian_dictionary_digits-mnist-writers.json) of this notebook, which took about a quarter of an hour
-# of one processor, and what it computes by default is of small digits. The same on real writers: `papermill
+# run](results/10_gaussian_dictionary_digits-mnist-writers.json) of this notebook, which took nine minutes of one
+# processor, and what it computes by default is of small digits. The same on real writers: `papermill
 # 10_gaussian_dictionary_digits.ipynb out.ipynb -y "{dataset: mnist-writers}"`.
 
 # %% tags=["parameters"]
