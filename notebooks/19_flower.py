@@ -128,7 +128,7 @@ for name in runners:
     ax.plot(bytes_of_client, here[name].history["objective"][1:], "x", color=line.get_color())
 ax.plot([], [], "ko", mfc="none", ms=9, label="over Flower")
 ax.plot([], [], "kx", label="in one process")
-ax.set(xlabel="bytes that a client of each round has sent, names and frames included", ylabel="objective")
+ax.set(xlabel="bytes that a client has sent so far, names and frames included", ylabel="objective")
 _ = ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
 
 # %% [markdown]
@@ -220,11 +220,12 @@ claim("flower-secure",
 #    ```
 #
 #    </details>
-# 3. **`rounds: 20`.** Does FedGradMP go on to fall, and does a client send more bytes in a round when the run is longer?
+# 3. **`rounds: 20`.** Where do the two curves that fall end, and does a client send more bytes in a round when the run is longer?
 #
 #    <details><summary>What comes out</summary>
 #
-#    196 bytes in every round, whatever has been found. SharedSupportGradMP sends 7237 in place of 6887, because in the
+#    They stay at rounding: marks go on to the right alone. A client of FedGradMP sends 196 bytes in every round, whatever
+#    has been found. SharedSupportGradMP sends 7237 in place of 6887, because in the
 #    first round its model is empty and the equations are shorter.
 #
 #    ```text
