@@ -49,7 +49,7 @@ assert n_features >= 20 * sparsity, f"{n_features=}: expected at least {20 * spa
 assert learning_rate > 0 and seed >= 0, f"{learning_rate=}, {seed=}: expected above 0, and at least 0"
 assert 2 <= cohort_size <= n_clients, f"{cohort_size=}: expected 2 to {n_clients=}"
 
-# %%
+# %% tags=["hide-input"]
 import json
 import tempfile
 
@@ -61,10 +61,13 @@ from book.over_flower import CountingGrid, sending_nan
 from fgmp.flower import OverFlower, client_app, on_engine
 from fgmp.serialization import to_json
 
+# %%
 shape = dict(n_clients=n_clients, n_samples=n_samples, n_features=n_features, sparsity=sparsity)
 fed = fgmp.make_sparse_regression(**shape, heterogeneity=0.0, variance_decay=0.2, rng=seed)
 known = fed.info
 print(f"{len(known.rows)} clients with {known.rows} rows of {known.n_features} features, {known.loss}")
+
+# %%
 method = fgmp.FedGradMP(sparsity, local_iterations=2, batch_size=n_samples // 2)
 print(json.dumps(json.loads(to_json(method)[0]), indent=1)[:230], "...")
 
@@ -86,11 +89,13 @@ secure = fgmp.SecureSum()
 plan = dict(rounds=rounds, cohort_size=cohort_size, rng=seed)
 
 
+# %%
 def load(context, settings):
     with np.load(f"{settings['folder']}/{context.node_config['partition-id']}.npz") as file:
         return file["A"], file["y"]
 
 
+# %%
 def serve(grid):
     grid = CountingGrid(grid)
     clients = OverFlower(grid, fed.loss, n_clients, settings={"folder": folder})
@@ -104,11 +109,14 @@ def serve(grid):
     return runs, sent
 
 
+# %%
 with tempfile.TemporaryDirectory() as folder:
     for place, client in enumerate(fed.clients):
         np.savez(f"{folder}/{place}.npz", A=client.features, y=client.targets)
     app = client_app(load, mods=[sending_nan(client_id=2, seed=99)])
     runs, sent = on_engine(serve, app, n_clients)
+
+# %%
 here = {name: fgmp.simulate(each, fed, **plan) for name, each in runners.items()}
 
 # %% [markdown]
@@ -144,6 +152,7 @@ claim("flower-bytes",
     round(float(ratio), 1), ratio >= 20, source="ours, fgmp.flower", expected="at least 20")
 
 
+# %%
 def same(there, here):
     columns = [name for name in there.history if name not in ("seconds", "objective")]
     alike = [np.array_equal(there.history[name], here.history[name]) for name in columns]
@@ -151,6 +160,7 @@ def same(there, here):
     return np.array_equal(there.x, here.x) and all(alike) and near
 
 
+# %% tags=["hide-input"]
 alike = [same(runs[name], here[name]) for name in runners]
 claim("flower-same-bits",
     "runs on Flower's simulation engine end in the model of one process, bit for bit, with the same bytes and clients "
@@ -166,11 +176,14 @@ claim("flower-same-bits",
 # %%
 liar = runs["liar"]
 print("left out:", dict(liar.rejected), " clients:", liar.history["clients"].tolist())
+
+# %%
 silent = fgmp.simulate(method, fgmp.Faulty(fed, fgmp.DropOut(clients=[2])), rounds, rng=99)
 alike = np.array_equal(liar.x, silent.x)
 claim("flower-liar", "a client that sends what is no number over Flower leaves the run as if it had sent nothing",
     "same bits" if alike else "other bits", alike, source="check, fgmp.flower", expected="same bits")
 
+# %%
 masked = fgmp.simulate(runners["FedAvg"], fed, rounds, rng=seed, aggregator=secure)
 alike = same(runs["secure"], masked)
 claim("flower-secure",
