@@ -58,7 +58,7 @@ help:  ## list the commands
 
 reproduce: .venv/installed  ## run all notebooks into build/notebooks and list the claims
 	cd notebooks && $(BOOK) run $(NB)
-	@echo 'Next: make lab (open them), CLAIMS.md (every claim with its verdict), notebooks/17_your_own_data.ipynb (your own table).'
+	@echo 'Next: make lab (open them), CLAIMS.md (every claim with its verdict), notebooks/15_your_own_data.ipynb (your own table).'
 
 # Two notebooks run at a time, each in one process: joblib then starts no others.
 test: .venv/tests  ## lint, types, unit tests, then every notebook against its committed outputs
@@ -96,7 +96,7 @@ mutants: .venv/mutmut  ## change the code in small ways and count what the tests
 lab: .venv/installed  ## open JupyterLab on the notebooks (LAB="--no-browser --port 9999")
 	@echo 'Open 00_start_here.ipynb first; each notebook names the next one at its end. Ctrl-C twice ends JupyterLab.'
 	@trap : INT; $(BIN)/python -m jupyterlab notebooks $(AS_ROOT) $(LAB); code=$$?; \
-	  echo 'Next: make reproduce (all notebooks, and every claim); your own table: notebooks/17_your_own_data.ipynb.'; \
+	  echo 'Next: make reproduce (all notebooks, and every claim); your own table: notebooks/15_your_own_data.ipynb.'; \
 	  exit $$code
 
 plays: .venv/engine  ## run what the notebooks propose to change, and compare it with the folded answers (NB=02 PLAY=1)

@@ -423,7 +423,7 @@ claim("fig1-residual",
 # $$y_i - \bar y_i = (A_i - \bar A_i)\, x^\# ,$$
 #
 # and all terms with $\mu_i$ are gone. It costs one row, since the rows of the result sum to zero. In regression this is
-# an intercept for each client ([17_your_own_data](17_your_own_data.ipynb)).
+# an intercept for each client ([15_your_own_data](15_your_own_data.ipynb)).
 
 # %%
 def centre(fed):

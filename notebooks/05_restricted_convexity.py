@@ -72,7 +72,7 @@ from fgmp import theory
 # above. For the squared loss $f(x) = \frac{1}{2m}\|Ax - y\|^2$ the quantity is half the **curvature**
 # $\frac1m\|Ad\|^2$ of the difference $d$. So $\rho^-_\tau$ and $\rho^+_\tau$ are the smallest and the largest
 # curvature among sparse unit vectors $d$. (All norms without index are Euclidean. Assumption 2 is printed for the whole
-# gradient, which makes its constant larger: [20_errata_checked](20_errata_checked.ipynb) compares the two.)
+# gradient, which makes its constant larger: [18_errata_checked](18_errata_checked.ipynb) compares the two.)
 
 # %%
 def curvature(A, d):
@@ -252,7 +252,7 @@ claim("theory-mean-conditions", "clients of one federation, ordered by squared m
 # - **The small client.** Exact constants need enumeration, so the picture has 14 features. At 1000 features they are
 #   bounded.
 # - **$\rho^+$** is the restricted curvature, not the larger constant of Assumption 2
-#   ([20_errata_checked](20_errata_checked.ipynb) compares the two). For exact projections the proofs need no more.
+#   ([18_errata_checked](18_errata_checked.ipynb) compares the two). For exact projections the proofs need no more.
 #
 # ## The answer
 #

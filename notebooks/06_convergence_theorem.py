@@ -27,7 +27,7 @@
 # **Where it stands in the paper.** Section III. The constants that the theorem needs are drawn in
 # [05_restricted_convexity](05_restricted_convexity.ipynb); minibatches, inexact solvers and cohorts follow in
 # [07_minibatches_solvers_cohorts](07_minibatches_solvers_cohorts.ipynb). Formulas here are those of the proofs; where
-# the printed ones differ, [20_errata_checked](20_errata_checked.ipynb) has both.
+# the printed ones differ, [18_errata_checked](18_errata_checked.ipynb) has both.
 #
 # **Numbering.** The preprint counts lemmas and theorems together. Here, and everywhere in this project, Lemmas 1, 2
 # and 3 are the three lemmas of Section III that come after the descent lemma, and Theorem 1 is the main theorem of
@@ -399,7 +399,7 @@ claim("theory-corollary-f", "the corollary on f: bound above f in every round, a
 
 # %% [markdown]
 # (Is sparsity $\tau$ enough for $\rho$? A line of the proof needs $2\tau$; the statement is true nevertheless:
-# [20_errata_checked](20_errata_checked.ipynb).)
+# [18_errata_checked](18_errata_checked.ipynb).)
 #
 # ## More local iterations
 #

@@ -25,7 +25,7 @@
 # **Where it stands in the paper.** The remarks on Theorem 1, Sections IV-A and IV-B. Theorem 1, its lemmas and the
 # names that statements have in this project are in [06_convergence_theorem](06_convergence_theorem.ipynb). Models in
 # a ball, and the theorem of the appendix that does without a bound on the variance, are in
-# [20_errata_checked](20_errata_checked.ipynb). Symbols are in [one table](../docs/symbols.md).
+# [18_errata_checked](18_errata_checked.ipynb). Symbols are in [one table](../docs/symbols.md).
 
 # %% tags=["parameters"]
 n_features = 12  # n, dimension of the problems
@@ -256,7 +256,7 @@ claim("theory-zero-residual", "the final error to x* is zero where zeta* and sig
 # A client of Algorithm 2 returns a $b$ within $\delta$ of the minimiser. The bound pays for that twice,
 # because $\|u + v\|^2 \le 2\|u\|^2 + 2\|v\|^2$: the factor of a local iteration doubles, so that a promise needs
 # condition numbers below 1.056 instead of 1.102, and each iteration adds $8\delta^2$ (what the statement prints is
-# smaller, and too small in general: [20_errata_checked](20_errata_checked.ipynb)). We move the exact solution by
+# smaller, and too small in general: [18_errata_checked](18_errata_checked.ipynb)). We move the exact solution by
 # $\delta$ in a random direction, and let gradient descent stop when it is certain to be within $\delta$. There is no
 # noise, so that $\delta$ alone is left.
 

@@ -27,7 +27,7 @@
 #
 # **Where it stands in the paper.** Section IV-D: the corollary on Gaussian dictionaries, and two remarks. Its theorem
 # on random matrices, the Gaussian width, and what logistic and softmax losses cost are in
-# [20_errata_checked](20_errata_checked.ipynb). Symbols are in [one table](../docs/symbols.md); the paper writes $BA$
+# [18_errata_checked](18_errata_checked.ipynb). Symbols are in [one table](../docs/symbols.md); the paper writes $BA$
 # for our $A\Psi$.
 
 # %% tags=["parameters"]

@@ -147,7 +147,7 @@ for alpha in heterogeneity:
 #    $f$ least.
 #
 # Both exchanges need sums over the clients only, so the answers can travel under masks
-# ([17_your_own_data](17_your_own_data.ipynb) has a call).
+# ([15_your_own_data](15_your_own_data.ipynb) has a call).
 #
 # **The sketch.** In each of $r = 3$ rows the features are dealt out to $w = 14\tau$ buckets (at least 70), each with a
 # random sign; a bucket is the signed sum of its entries. The estimate of an entry is the median over the rows of its
@@ -594,4 +594,4 @@ alt(see_through(sights, taken=6), "Four rows of a disease and its cure. Few rows
 # - *Estimate exchange over network is good for distributed hard thresholding pursuit*, 2017.
 #   [arXiv 1709.07731](https://arxiv.org/abs/1709.07731)
 #
-# Next: [17_your_own_data](17_your_own_data.ipynb), because a table of your own has no truth to compare with.
+# Next: [15_your_own_data](15_your_own_data.ipynb), because a table of your own has no truth to compare with.

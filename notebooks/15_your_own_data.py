@@ -13,7 +13,7 @@
 # give them: how good is one model at a hospital that it has never seen, and what does it cost to take few features, and
 # to leave every row where it is?
 #
-# ![AUC and calibration at each hospital left out, for three models](pictures/17_your_own_data.png)
+# ![AUC and calibration at each hospital left out, for three models](pictures/15_your_own_data.png)
 #
 # Each hospital is predicted by a model of the three others: how well its ill patients are told from the others (AUC), how
 # much too low the predicted log-odds are (intercept, right at 0), and whether they are too timid (slope, right at 1). A
@@ -499,5 +499,5 @@ claim("own-masks", f"heart disease, four hospitals, {masked} columns: largest di
 #
 # To deploy what was rehearsed here, copy [examples/hospitals](../examples/hospitals/README.md).
 #
-# Next: [19_flower](19_flower.ipynb), because all of this was one process, and what travels between several is still to be
+# Next: [17_flower](17_flower.ipynb), because all of this was one process, and what travels between several is still to be
 # looked at.

@@ -12,7 +12,7 @@
 # **Question.** The clients become processes of their own, and all that they say are messages. Does a run end in the same
 # model as in one process, and what goes over the wire?
 #
-# ![Objective against the bytes that a client sends, over Flower and in one process, method by method](pictures/19_flower.png)
+# ![Objective against the bytes that a client sends, over Flower and in one process, method by method](pictures/17_flower.png)
 #
 # Over Flower four methods pass through the models that they have in one process, bit for bit, and a client of FedGradMP
 # sends 196 bytes in a round where one of dense FedAvg sends 8048.
@@ -254,5 +254,5 @@ claim("flower-secure",
 # - D. J. Beutel et al., *Flower: a friendly federated learning research framework*, arXiv 2007.14390, 2020.
 # - K. Bonawitz et al., *Practical secure aggregation for privacy-preserving machine learning*, CCS 2017.
 #
-# Next: [20_errata_checked](20_errata_checked.ipynb), because the methods run as they are written, and what is left is
+# Next: [18_errata_checked](18_errata_checked.ipynb), because the methods run as they are written, and what is left is
 # to see where the paper's formulas do.

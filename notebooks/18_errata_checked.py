@@ -12,7 +12,7 @@
 # **Question.** At some places of the paper a printed formula is not what its own proof gives. How large is the
 # difference, and does the statement survive it?
 #
-# ![Printed value over derived value at six places of the paper, and what can be proved](pictures/20_errata_checked.png)
+# ![Printed value over derived value at six places of the paper, and what can be proved](pictures/18_errata_checked.png)
 #
 # In each row the printed formula is smaller than what its proof gives, so it promises more. Where the proof has a gap,
 # another argument gives the statement all the same: the open diamond, what can be proved, is never above the printed
@@ -1008,5 +1008,5 @@ claim("rip-width", "w(T) <= C r sqrt(tau log(n/tau)) with one C for all tau up t
 #   70(6), 4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
 #
 # This is the last notebook. From here: [ERRATA.md](../ERRATA.md) has the whole list,
-# [17_your_own_data](17_your_own_data.ipynb) takes a table of your own, and [00_start_here](00_start_here.ipynb) begins
+# [15_your_own_data](15_your_own_data.ipynb) takes a table of your own, and [00_start_here](00_start_here.ipynb) begins
 # again, with other eyes.

@@ -12,7 +12,7 @@
 # **Question.** No row leaves a client, but gradients and sums do. What can a server read in them, what do masks take
 # away, and what does noise cost?
 #
-# ![A digit, its gradient in the open, under masks, the mean over thirty, the mean with noise](pictures/18_what_the_server_may_see.png)
+# ![A digit, its gradient in the open, under masks, the mean over thirty, the mean with noise](pictures/16_what_the_server_may_see.png)
 #
 # A client that holds a single image and sends its gradient in the open has sent the image. Under masks the server holds
 # noise, and the mean over thirty clients, which shows none of them clearly. Noise on that mean hides even that somebody
@@ -350,4 +350,4 @@ for N, name in product(private_clients, ("SharedSupportGradMP", "FedGradMP")):
 # - Y.-X. Wang, B. Balle, S. Kasiviswanathan, *Subsampled Renyi differential privacy and analytical moments accountant*,
 #   AISTATS 2019.
 #
-# Next: [19_flower](19_flower.ipynb), because all of this was one process, and messages have to travel.
+# Next: [17_flower](17_flower.ipynb), because all of this was one process, and messages have to travel.
