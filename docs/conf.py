@@ -20,6 +20,7 @@ PARTS = {
 CONTENTS = {
     "Other runs": ["notebooks/results/*"],
     "What came out": ["CLAIMS", "ERRATA", "benchmarks/README"],
+    "Symbols": ["docs/symbols"],
     "How do I ...": ["docs/howto", "docs/howto/*"],
     "The module": [
         "docs/reference",

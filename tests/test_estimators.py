@@ -471,14 +471,14 @@ def test_estimators_are_public_names_without_importing_sklearn():
 @pytest.mark.parametrize(
     "n_rows, n_features, method",
     [
-        (19, 401, "shared"),
-        (20, 401, "fedgradmp"),
-        (19, 400, "fedgradmp"),
+        (122, 1001, "shared"),
+        (123, 1001, "fedgradmp"),
+        (122, 1000, "fedgradmp"),
         (5, 100, "fedgradmp"),
     ],
 )
 def test_automatic_method_is_shared_for_few_rows_and_many_features(n_rows, n_features, method):
-    """Fewer rows than the 20 features of the path, and more than 20 features for each of these."""
+    """Too few rows for least squares, and more than 50 features for each of the 20 of the path."""
     table = independent_table(n_rows, n_groups=100, n_features=n_features)
     assert fgmp.FedGradMPRegressor(5).fit(*table).method_ == method
 

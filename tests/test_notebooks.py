@@ -320,6 +320,11 @@ def test_parameters_of_other_runs_exist():
         running.check_names(run.source, run.parameters)
 
 
+def test_kept_runs_are_those_of_paper_yaml_and_of_the_notebooks_as_they_are():
+    """Each that is listed is there, with its parameters and of the code of its notebook, and no other."""
+    assert keeping.outdated() == [], "make paper makes them anew"
+
+
 @each_kept_run
 def test_kept_run_has_its_records_and_repeats_nothing(path):
     """Its cells differ from those of the notebook, its links exist, its claims are recorded."""

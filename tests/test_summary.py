@@ -39,7 +39,8 @@ def errors_of(model):
 def test_the_regressor_has_the_errors_and_intervals_of_least_squares(sparsity, fit_intercept):
     """Of the pooled table, with the default correction of statsmodels for clusters."""
     X, y, groups = table_in_several_units()
-    model = fgmp.FedGradMPRegressor(sparsity, fit_intercept=fit_intercept).fit(X, y, groups)
+    model = fgmp.FedGradMPRegressor(sparsity, C=np.inf, fit_intercept=fit_intercept)
+    model.fit(X, y, groups)
     frame = model.summary(level=0.9).to_frame()
     plain = sm.OLS(y, design(X, model)).fit()
     clustered = sm.OLS(y, design(X, model)).fit(
@@ -224,7 +225,7 @@ def test_under_masks_outer_products_are_sent_from_four_groups_on(n_groups, monke
 def test_collinear_columns_have_no_error_and_others_keep_theirs():
     X, y, groups = table_in_several_units()
     doubled = X.assign(twin=2 * X["f0"])
-    model = fgmp.FedGradMPRegressor("all").fit(doubled, y, groups)
+    model = fgmp.FedGradMPRegressor("all", C=np.inf).fit(doubled, y, groups)
     frame = model.summary().to_frame()
     assert frame.loc[["f0", "twin"], "standard_error"].isna().all()
     plain = sm.OLS(y, sm.add_constant(X)).fit()
@@ -235,7 +236,7 @@ def test_collinear_columns_have_no_error_and_others_keep_theirs():
 
 def test_constant_columns_are_left_out():
     X, y, groups = table_in_several_units()
-    model = fgmp.FedGradMPRegressor("all").fit(X.assign(same=3.0), y, groups)
+    model = fgmp.FedGradMPRegressor("all", C=np.inf).fit(X.assign(same=3.0), y, groups)
     assert "same" not in model.summary().to_frame().index
     np.testing.assert_allclose(
         errors_of(model)[0], sm.OLS(y, sm.add_constant(X)).fit().bse, rtol=1e-6

@@ -1233,12 +1233,12 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         sums, for up to 5,000 features. None is 10, or all if there are fewer.
     method : {"auto", "fedgradmp", "shared"}
         The method that selects the features. ``"auto"`` is `fgmp.FedGradMP`, in which each client
-        selects and the server averages. If some group has fewer rows than features to select, and
-        features are many (more than 20 times as many), it is `fgmp.SharedSupportGradMP`, which adds
-        up the whole gradients of all groups before anything is selected: on so few rows a client
-        sees noise. Clients of FedGradMP solve least squares exactly if the smallest group has more
-        than twice as many rows as coefficients (3 T and an intercept), and else, and for labels,
-        take five gradient steps. The path begins at T features: 20, or 2.5 tau, but no more than
+        selects and the server averages. Its clients solve least squares exactly if the smallest
+        group has more than twice as many rows as coefficients (3 T and an intercept), and else,
+        and for labels, they take five gradient steps. If the smallest group has no more rows than
+        that, and there are more than 50 T features, it is `fgmp.SharedSupportGradMP`, which adds up
+        the whole gradients of all groups before anything is selected: among so many features a
+        client with few rows sees noise. The path begins at T features: 20, or 2.5 tau, but no more than
         all features or a third of the rows, and if features outnumber the rows a sixth of those
         that train. `method_` says which one it was.
     fit_intercept : True, "per_group" or False

@@ -43,6 +43,9 @@ _MOST_STEPS = 100_000  # each is an exchange
 # Of a coefficient: the error that a Newton step leaves is about the square of what it moved.
 SETTLED = 1e-4
 
+# Of the objective: sums under masks are whole multiples of 2^-40, one for each client.
+_LEAST_VISIBLE_GAIN = 1e-10
+
 # In log-odds: a Newton step towards infinity takes separated rows about 1 ahead.
 _AHEAD = 0.1
 
@@ -383,8 +386,7 @@ class NewtonOnSupport(SupportSolver):
             _refuse_separated_in_part(len(x), share_back=mean[1], share_ahead=mean[2])
             mean = mean[:2]
         value = self._objective(x, mean)
-        rounding = 16 * float(np.finfo(x.dtype).eps) * abs(state.value)  # of what the clients sent
-        is_worse = self.steps > 1 and value > state.value + rounding
+        is_worse = self.steps > 1 and value > state.value + _tolerated_rise(state)
         if self._is_last(state):
             return _ended(state, value, is_worse)
         if self.steps > 1 and self._can_diverge:
@@ -455,12 +457,31 @@ class NewtonOnSupport(SupportSolver):
         )
 
 
+def _promised_gain(state: State) -> float:
+    """Return by how much the quadratic model falls along the step that was tried."""
+    if state.curvature is None:
+        return 0.0
+    return inner(state.step, state.curvature @ state.step) / 2
+
+
+def _tolerated_rise(state: State) -> float:
+    """Return by how much the objective may seem to rise without the step being taken back.
+
+    It is the rounding of what the clients sent. The objective cannot tell how good a step is that
+    promises less than it resolves under masks: such a step is taken, because the gradient, which is
+    resolved as well as the objective, is linear in the step.
+    """
+    value = abs(state.value)
+    eps = float(np.finfo(state.model.values.dtype).eps)
+    if not np.isfinite(value) or _promised_gain(state) > _LEAST_VISIBLE_GAIN * value:
+        return 16 * eps * value
+    return max(16 * eps, _LEAST_VISIBLE_GAIN) * value
+
+
 def _ended(state: State, value: float, is_worse: bool) -> State:
     """Return the state after a round of several steps, with the better of the last two models."""
     decrease = 0.0 if is_worse else state.value - value
-    promised = 0.0
-    if state.curvature is not None:
-        promised = inner(state.step, state.curvature @ state.step) / 2
+    promised = _promised_gain(state)
     return replace(
         state,
         model=state.best_model if is_worse else state.model,
