@@ -271,7 +271,6 @@ claim("fig1-linear",
     f"factor of a single round {factors.max():.3g}", below.all() and (line[..., 1] < 1).all(),
     source="paper, Figure 1, line 1168", expected="linear convergence at every alpha")
 
-
 # %% [markdown]
 # ### Are greater differences slower?
 #
@@ -449,6 +448,7 @@ sights += [sight("the same, centred", centre(fed).clients[blind], fed.truth)]
 alt(see_through(sights, taken=10, words="feature, some of them"), """What the blindest client sees: as it is, A'A/m is
     one colour and all entries of the gradient are alike; centred, the largest entries are mostly those that are
     missing.""")
+
 
 # %% [markdown]
 # *The blindest client at the largest $\alpha$, drawn as in [00_start_here](00_start_here.ipynb): the features of the

@@ -90,6 +90,7 @@ else:
 training, frame = clip[:n_training], clip[frame_number - 1]
 print(f"{name}: {n_training} training frames of {height} x {width} = {height * width:,} pixels")
 
+
 # %% tags=["hide-input", "nbval-ignore-output"]
 def still(number):
     fig = images([clip[number - 1]], [f"frame {number}"], width=3.2, vmin=0, vmax=1)
@@ -326,7 +327,8 @@ claim("fig2-satisfactory",
 # Yes. The recovered frame misses 0.0501 of its norm in the median, hardly more than the best 5 atoms leave, where the
 # nearest training frame misses 5.42 %. The clip is easy: three clients are nearly as good as fifty, and with all of
 # them dense least squares on the atoms does as well, without any pursuit. Sparsity pays with few clients: with two,
-# dense least squares ends at 2.58 times the floor, FedGradMP at 1.15 times. No sensing matrix is ever stored, since a client needs only $A_i \Psi$.
+# dense least squares ends at 2.58 times the floor, FedGradMP at 1.15 times. No sensing matrix is ever stored, since a
+# client needs only $A_i \Psi$.
 #
 # ## Predict, then change
 #

@@ -453,6 +453,7 @@ if "FedAvg" in contestants(3):
         ends_of(3, contestants(3)), extreme(3, "FedAvg", contestants(3), np.max), source="paper, Figure 3, line 1227",
         expected="FedAvg the largest")
 
+
 # %% [markdown]
 # ### Clients that differ more
 #
@@ -485,6 +486,7 @@ if hurt:
 claim("fig4-fedgradmp-holds",
     "FedGradMP still performs well with more heterogeneity: error in Figure 4 over error in Figure 3",
     degradation("FedGradMP"), degradation("FedGradMP") < 2, source="paper, Figure 4, line 1230", expected="below 2")
+
 
 # %% [markdown]
 # ## The runner-up, with more time and with larger steps

@@ -90,7 +90,7 @@ assert min(*sparsity, late_sparsity) >= 1, f"{sparsity=}, {late_sparsity=}: expe
 assert min(learning_rates) > 0, f"{learning_rates=}: expected each above 0"
 early_round, rounds = early_round or (10 if embedded else 100), rounds or (40 if embedded else 1000)
 
-# %%
+# %% tags=["hide-input"]
 from book import METHODS, Accuracies, Learning, cell_of, claim, images, kept_table, learn_all, maps
 from book import name_lines, outwards, panels, table_of
 
@@ -382,7 +382,7 @@ few = whole_batches("FedGradMP", sparsity[0])
 all_pixels = whole_batches("FedGradMP", pixels)
 average = whole_batches("FedAvg")
 
-# %%
+# %% tags=["hide-input"]
 fig, ax = panels(width=6, height=3.2)
 alike, own_style = METHODS["FedAvg"] | dict(linestyle="none", zorder=6), METHODS["FedGradMP"]
 named = {f"FedGradMP, tau = {pixels},\nand FedAvg (triangles)": (all_pixels, own_style), "_FedAvg": (average, alike)}
@@ -398,7 +398,7 @@ name_lines(ax)
 # The two are one line, and their models agree to rounding. It follows that a smaller $\tau$ can pass FedAvg at the same
 # rate only where leaving pixels out helps, and no tuning of FedGradMP reaches beyond that.
 
-# %%
+# %% tags=["hide-input"]
 apart = np.linalg.norm(all_pixels.x - average.x) / np.linalg.norm(average.x)
 claim("fig6-all-pixels",
     "with all pixels allowed, and minibatches of all rows, FedGradMP is FedAvg with as many local steps: "
@@ -434,7 +434,7 @@ def tally(values):
     return f"ahead in {ahead}, level in {len(values) - ahead - behind} and behind in {behind} of {len(values)} cells"
 
 
-# %%
+# %% tags=["hide-input"]
 where = {f"{coding}, round {stop}": (stop, coding) for coding in (INK, PAPER) for stop in (early, last)}
 for column in ("unseen", "training"):
     found = {words: against_all(stop, coding, column) for words, (stop, coding) in where.items()}
@@ -449,7 +449,7 @@ for column in ("unseen", "training"):
 # Next, FedGradMP has the rate that is best for it, $\tau$ is the largest below $n$, and the rivals have one of the
 # printed rates; and last, all choose.
 
-# %%
+# %% tags=["hide-input"]
 TAU = max([tau for tau in taus if tau < n], default=n)
 own_leads = {stop: own_rate_leads(stop)[taus.index(TAU)] for stop in (early, last)}
 for stop, words in ((early, "early"), (last, "late")):
@@ -460,7 +460,7 @@ for stop, words in ((early, "early"), (last, "late")):
         measured, [np.median(lead) > level for lead in measured.values()], source="paper, Figure 6, line 1292",
         expected=f"above {level}")
 
-# %%
+# %% tags=["hide-input"]
 measured = {f"after {stop} rounds": leads_of_row[-1] for stop, leads_of_row in own_leads.items()}
 claim("fig6-tuned",
     f"{main['dataset']}, {INK}, each method with its own best rate: FedGradMP with tau = {TAU} is ahead of the best of "
@@ -484,7 +484,7 @@ def in_words(found):
     return f"by {outwards(found, 0.001)}, ahead in {np.sum(found > 0)} of {len(found)} cells"
 
 
-# %%
+# %% tags=["hide-input"]
 fixed = {"same rate": of_cells(leads("FedIterHT", early), range(len(printed)))}
 fixed |= {"own rate": of_cells(own_rate_leads(early, INK, ["FedIterHT"]), range(len(printed)))}
 for (words, found), id in zip(fixed.items(), ("common", "printed"), strict=True):
@@ -504,7 +504,7 @@ arms = [(rival, None) for rival in rivals[:3]]
 arms += [(name, tau) for name in ("FedGradMP", "FedIterHT") for tau in taus if tau < n]
 chosen = {(name, tau): cell(name, best_rate(name, tau, early), tau) for name, tau in arms}
 
-# %%
+# %% tags=["hide-input"]
 fig, axes = panels(2, width=4.6, height=3.6, sharey=True)
 for ax, column, scale in zip(axes, ("nonzeros", "bytes a round"), (1, 1e-3), strict=True):
     for name in METHODS:
@@ -549,7 +549,7 @@ for name, tau in shown:
     models += [model[:, digit].reshape(data.image_shape) for digit in range(classes)]
 models = [model / np.abs(model).max() for model in models]
 
-# %%
+# %% tags=["hide-input"]
 names = ["FedAvg" if tau is None else f"$\\tau$ = {tau}" for _, tau in shown]
 look_of_weights = dict(cmap="RdBu_r", vmin=-1, vmax=1, columns=classes, width=0.9, rows=names)
 drawn = images(models, [str(digit) for digit in range(classes)] * len(shown), **look_of_weights)

@@ -131,7 +131,7 @@ def dictionary(seed):
     return fgmp.gaussian_dictionary(pixels, n_atoms, rng=seed, approximation="thresholding")
 
 
-# %%
+# %% tags=["hide-input"]
 psi = dictionary(0)
 atoms = [psi.atoms[:, i].reshape(data.image_shape) for i in range(6)]
 drawn = images(atoms, [f"atom {i}" for i in range(6)], width=1.2)
@@ -257,7 +257,7 @@ def at_two(seed):
 # %%
 before, after, stable = np.transpose(each(at_two, zip(range(n_seeds))))
 
-# %%
+# %% tags=["hide-input"]
 claim("fig7-condition",
     f"{dataset}: restricted condition number at sparsity 2, infinite in pixels, in the dictionary at its worst "
     "client",
@@ -383,7 +383,7 @@ fig = maps({words: (leads(main, coding), rates) for coding, words in CODED.items
 #
 # A condition number says how fast a problem is solved, so the early rounds should show it first.
 
-# %%
+# %% tags=["hide-input"]
 fig, axes = panels(3, width=3.4, height=3.0, sharey=True)
 for ax, (coding, words) in zip(axes, CODED.items(), strict=True):
     for rate, style in zip(rates, gradation(len(rates)), strict=True):
@@ -399,7 +399,7 @@ legend = fig.legend(*axes[0].get_legend_handles_labels(), title="rate of both", 
 #
 # And for the paper's thousand rounds, at the smallest sparsity and the smallest rate, with ink = 1:
 
-# %%
+# %% tags=["hide-input"]
 fig, ax = panels(width=6, height=3.2)
 styles = {"dictionary": METHODS["FedGradMP"], "pixels": METHODS["FedIterHT"]}
 arms = [main["long"][name] for name in names(main, min(rates), taus[0], INK)]
@@ -435,7 +435,7 @@ def own_lead(table, tau, coding, column="unseen"):
     return Accuracies(table["cells"]).lead(*pair, table["stops"][0], column)
 
 
-# %%
+# %% tags=["hide-input"]
 fig, ax = panels(width=6, height=3.0)
 tuned = {f"{coding}, $\\tau$ = {tau}": own_lead(main, tau, coding) for coding in CODED for tau in taus}
 ax.axvspan(-0.01, 0.01, color="0.85", linewidth=0, zorder=0)
@@ -461,7 +461,7 @@ def tally(values):
     return f"ahead in {ahead}, level in {len(values) - ahead - behind}, behind in {behind}"
 
 
-# %%
+# %% tags=["hide-input"]
 for column in ("unseen", "training"):
     found = {coding: [np.median(one) for one in leads(main, coding, column).flat if len(one)] for coding in CODED}
     claim(f"fig7-{column}",
@@ -475,7 +475,7 @@ for column in ("unseen", "training"):
 # %% [markdown]
 # With few atoms, ink = 1 and one rate, for each rate:
 
-# %%
+# %% tags=["hide-input"]
 def curves_of(rate, tau=taus[0], coding=INK):
     ours, theirs = (main["cells"][name]["curve"] for name in names(main, rate, tau, coding))
     return np.array(ours) - np.array(theirs)
@@ -491,7 +491,7 @@ for at, id in ((first, "fig7-few-atoms-early"), (stop, "fig7-few-atoms")):
         few[at], [np.median(one) > level for one in few[at].values()], source="paper, Figure 7, line 1315",
         expected=f"above {level}")
 
-# %%
+# %% tags=["hide-input"]
 measured = {f"{coding}, tau = {tau}": np.median(own_lead(main, tau, coding)) for coding in CODED for tau in taus}
 claim("fig7-own-rate",
     f"{main['dataset']}, {stop} rounds, each with its own best rate: accuracy on unseen clients, dictionary minus "
@@ -532,7 +532,7 @@ for tau, row in zip(own["sparsity"], leads(own, INK), strict=True):
 # The weights of each digit, in pixels above and in the dictionary below. Red speaks for the digit, blue against it,
 # white is zero.
 
-# %%
+# %% tags=["hide-input"]
 models = []
 for atoms in (None, n_atoms):
     x = run(job(max(learning_rates), TAU, atoms)).x

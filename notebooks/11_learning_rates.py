@@ -51,7 +51,7 @@ other_methods = ["FedHT", "FedAvg", "FedMid", "FedDualAvg"]  # rivals, or FastFe
 n_seeds = 5  # repetitions with new data; FedGradMP gets four times as many
 n_costly_seeds = 3  # repetitions of the long runs, the map and the other methods
 
-# %%
+# %% tags=["hide-input"]
 from book import check_types
 
 check_types(globals(), {
@@ -72,7 +72,7 @@ assert min(local_iterations, *map_local_iterations) >= 1, f"{local_iterations=},
 assert long_rounds >= 4, f"{long_rounds=}: expected at least 4"
 assert 1 <= n_costly_seeds <= n_seeds, f"{n_costly_seeds=}: expected 1 to {n_seeds=}"
 
-# %%
+# %% tags=["hide-input"]
 import matplotlib.pyplot as plt
 import numpy as np
 from joblib import cpu_count
@@ -157,7 +157,7 @@ def curves(trial, column):
     return np.fmin([np.pad(c, (0, rounds + 1 - len(c)), mode="edge") for c in scaled], 1e12)
 
 
-# %%
+# %% tags=["hide-input"]
 def draw(ax, tuning, quantity, title, frame):
     for trial, style in zip(tuning.trials, gradation(len(tuning.trials)), strict=True):
         label = f"{trial.parameters['learning_rate']:g}"
@@ -166,7 +166,7 @@ def draw(ax, tuning, quantity, title, frame):
     ax.set(yscale="log", ylim=frame, title=title)
 
 
-# %%
+# %% tags=["hide-input"]
 fig, axes = panels(2, width=4.4, height=3.2, sharex=True)
 frames = {"relative_error": (0.5, 50), "objective": (0.02, 500)}
 for ax, (quantity, frame) in zip(axes, frames.items(), strict=True):
@@ -208,7 +208,7 @@ def lost_above(words, K):
     return np.array([[diverged(h) for h in trial.histories] for trial in high])
 
 
-# %%
+# %% tags=["hide-input"]
 rates = sorted(set(learning_rates))
 tried_Ks = sorted({K for _, K in grids})
 readings = {"printed": ("averaged", "paper, Figure 8, line 1367"), "summed": ("summed", "ours, Figure 8")}
@@ -255,7 +255,7 @@ def curvature(client, sparsity, iterations=20):
 sparse = np.array([[curvature(c, 2 * sparsity) for c in fed.clients] for fed in feds])  # [seed, client]
 dense = np.array([[curvature(c, n_features) for c in fed.clients] for fed in feds])
 
-# %%
+# %% tags=["hide-input"]
 fig, ax = panels(width=8, height=3.8)
 curve(ax, range(1, n_clients + 1), np.sort(2 / sparse), "$2\\tau$-sparse directions", **METHODS["FedIterHT"])
 curve(ax, range(1, n_clients + 1), np.sort(2 / dense), "all directions", **METHODS["FedAvg"])
@@ -311,7 +311,7 @@ def long_run(fed, rate):
 long_rates = sorted(set(long_learning_rates))
 long_runs = {rate: each(long_run, [(fed, rate) for fed in feds[:n_costly_seeds]]) for rate in long_rates}
 
-# %%
+# %% tags=["hide-input"]
 fig, axes = panels(len(long_rates), width=4.8, height=3.2, sharey=True, squeeze=False)
 for ax, (rate, several) in zip(axes[0], long_runs.items(), strict=True):
     for fed, run, style in zip(feds, several, gradation(n_costly_seeds), strict=False):
@@ -347,7 +347,7 @@ def at_rest(run):
 # can match a sum. Where that sum is far from zero (the curve above 1), FedIterHT matches it first, at the wrong
 # positions:
 
-# %%
+# %% tags=["hide-input"]
 sums = [fed.truth.sum() for fed in feds[:n_costly_seeds]]
 print("the entries of x# add up to", ", ".join(f"{total:.2g}" for total in sums))
 for rate, several in long_runs.items():
@@ -376,7 +376,7 @@ def fedgradmp(seed):
 histories = each(fedgradmp, zip(range(4 * n_seeds)))
 errors, exact = np.array([history["relative_error"] for history in histories]), 1e-14
 
-# %%
+# %% tags=["hide-input"]
 fig, ax = panels(width=6, height=3)
 steps = range(fedgradmp_rounds + 1)
 curve(ax, steps, errors, f"FedGradMP,\nK = {local_iterations}", **METHODS["FedGradMP"])
@@ -387,7 +387,7 @@ name_lines(ax)
 # %% [markdown]
 # *Figure 9 of the paper, its error. Median over the seeds; the band spans all seeds.*
 
-# %%
+# %% tags=["hide-input"]
 claim("fig9-exact",
     f"FedGradMP, K={local_iterations}: relative error at most {exact:g} after {fedgradmp_rounds} rounds on every "
     "seed",
@@ -419,7 +419,7 @@ limits = np.array([common_limit(sparse[:n_costly_seeds], K) for K in map_Ks])  #
 # A cell with a number is stable on every seed. A grey cell says how many runs diverged; a cross means all. The black
 # line is the estimate $2/M_K$ from above, the median over the seeds.
 
-# %%
+# %% tags=["hide-input"]
 def cells(ax, values, words, colours):
     picture = ax.imshow(np.where(np.isfinite(values), values, np.nan), aspect="auto", **colours)
     ax.set_facecolor("0.85")
@@ -431,7 +431,7 @@ def cells(ax, values, words, colours):
     return picture
 
 
-# %%
+# %% tags=["hide-input"]
 def word(value, lost):
     return f"{value:.2g}" if not lost else "×" if lost == n_costly_seeds else f"{lost} of {n_costly_seeds}\ndiverge"
 
@@ -442,7 +442,7 @@ colours = dict(cmap="viridis_r", norm=plt.Normalize(least, 1))
 middle = np.log(np.median(limits, axis=1))
 places = np.interp(middle, np.log(map_rates), range(len(map_rates)), left=-0.5, right=len(map_rates) - 0.5)
 
-# %% tags=["headline"]
+# %% tags=["headline", "hide-input"]
 fig, ax = panels(width=8.4, height=3.8)
 picture = cells(ax, score, words, colours)
 ax.plot(np.repeat(places, 2), np.repeat(np.arange(len(map_Ks) + 1), 2)[1:-1] - 0.5, color="black")
@@ -507,7 +507,7 @@ rows = {f"FedIterHT, {words}, K = {K}": grids[words, K] for words, K in sorted(g
 rows |= {f"{name}, averaged, K = {local_iterations}": tuning for name, tuning in others.items()}
 ended = [[list(map(diverged, trial.histories)) for trial in tuning.trials] for tuning in rows.values()]
 
-# %%
+# %% tags=["hide-input"]
 shares = np.array([[rate >= PUBLISHED for rate in rates], *([np.mean(one) for one in row] for row in ended)], float)
 words = [["diverges" if rate >= PUBLISHED else "stuck" for rate in rates]]
 words += [[f"{sum(one)} of {len(one)}" for one in row] for row in ended]
@@ -529,7 +529,7 @@ _ = ax.set(xlabel="learning rate", title=f"runs that diverge within {rounds} rou
 # paper decides between them. What can be said is that FedIterHT with the loss as printed and $K = 3$ does not diverge
 # here.
 
-# %%
+# %% tags=["hide-input"]
 dense_methods = [name for name in others if name != "FedHT"]
 trials = [trial for name in dense_methods for trial in others[name].trials]
 high = [trial for trial in trials if trial.parameters["learning_rate"] >= PUBLISHED]

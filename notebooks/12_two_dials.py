@@ -150,7 +150,7 @@ def floors(fed, seed):
 # In the noisy runs with all clients we also look into one more round, after the last one. How long is the error of a
 # single client, how much alike are the errors of two clients, and how many clients return a wrong support?
 
-# %%
+# %% tags=["hide-input"]
 def with_one_more_round(fed, seed, K):
     """The curve; and of the clients' errors in one more round their length, mean cosine, and wrong supports."""
     kept = KeptAnswers()
@@ -175,7 +175,7 @@ def vary_L(n, seed):
     return [[errors_of(fed, seed, L=L) for L in Ls] for fed in (clean, noisy)], floors(noisy, seed)
 
 
-# %%
+# %% tags=["hide-input"]
 by_K = each(vary_K, zip(seeds))
 by_L = {n: each(vary_L, [(n, seed) for seed in seeds]) for n in ns}
 RUNS = {f"K, n = {ns[-1]}": np.array([curves for curves, _ in by_K])}  # each [seed, noise, K or L, round]

@@ -362,7 +362,7 @@ predicted = [share * abs(1 - lie) or np.nan for share in shares]
 STYLES = dict(zip(COMBINED, [("k", "o"), (BLUE, "s"), (VERMILLION, "^")], strict=True))
 
 
-# %%
+# %% tags=["hide-input"]
 def draw_lies(ax, by_share):
     for column, (how, (color, marker)) in enumerate(STYLES.items()):
         curve(ax, shares, by_share[..., column].T, how, color=color, marker=marker)

@@ -60,7 +60,7 @@ assert 1 <= min(sparsities) <= max(sparsities) <= 16, f"{sparsities=}: expected 
 assert client_counts == sorted(set(client_counts)) and client_counts[0] >= 1, f"{client_counts=}: expected increasing"
 assert len(noisy_sizes) == 2 and min(noisy_sizes) >= 1, f"{noisy_sizes=}: expected two values, each at least 1"
 
-# %%
+# %% tags=["hide-input"]
 import warnings
 from itertools import product
 

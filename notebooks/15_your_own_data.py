@@ -15,10 +15,10 @@
 #
 # ![AUC and calibration at each hospital left out, for three models](pictures/15_your_own_data.png)
 #
-# Each hospital is predicted by a model of the three others: how well its ill patients are told from the others (AUC), how
-# much too low the predicted log-odds are (intercept, right at 0), and whether they are too timid (slope, right at 1). A
-# dense model fitted where the rows are keeps up with pooled rows; few chosen columns fall behind; and the level is off
-# almost everywhere, most of all at Switzerland, where 93 % are ill.
+# Each hospital is predicted by a model of the three others: how well its ill patients are told from the others (AUC),
+# how much too low the predicted log-odds are (intercept, right at 0), and whether they are too timid (slope, right at
+# 1). A dense model fitted where the rows are keeps up with pooled rows; few chosen columns fall behind; and the level
+# is off almost everywhere, most of all at Switzerland, where 93 % are ill.
 #
 # **What you will see**
 # - a logistic model from a table with gaps and categories and a column of hospitals, with the number of features chosen
@@ -41,7 +41,7 @@ n_resamples = 100  # resamples in the bootstrap
 masked = 3  # features of the model whose sums are sent under masks
 seed = 0  # of folds and resamples
 
-# %%
+# %% tags=["hide-input"]
 from book import check_types
 
 check_types(globals(), {
@@ -54,7 +54,7 @@ assert 1 <= given <= 15 and 1 <= masked <= 15, f"{given=}, {masked=}: expected 1
 assert indicators in ("with", "without"), f"{indicators=}: expected 'with' or 'without'"
 assert n_resamples >= 10 and seed >= 0, f"{n_resamples=}, {seed=}: expected at least 10, and at least 0"
 
-# %%
+# %% tags=["hide-input"]
 from collections import Counter
 
 import numpy as np
@@ -133,25 +133,26 @@ print(", ".join(X.columns[model.support_]))
 # the largest. Hospitals with fewer rows than that takes would add up gradients instead (method 'shared'); the argument
 # `method` overrides this choice.
 #
-# How many features? Each hospital holds out a fold of its rows. A model is fitted to the other rows of all hospitals and
-# judged on the rows held out, and of these only the loss is sent. The choice is the smallest number whose loss is within
-# half a standard error of the lowest. (How this rule was fixed: on another table, of breast cancer.)
+# How many features? Each hospital holds out a fold of its rows. A model is fitted to the other rows of all hospitals
+# and judged on the rows held out, and of these only the loss is sent. The choice is the smallest number whose loss is
+# within half a standard error of the lowest. (How this rule was fixed: on another table, of breast cancer.)
 
-# %%
+# %% tags=["hide-input"]
 if hasattr(model, "cv_"):
     fig, ax = panels(width=5.4)
     model.cv_.plot(ax)
     ax.set(xlabel="columns in the model", ylabel="log loss on rows held out", yscale="linear", xticks=range(0, 21, 5))
 
 # %% [markdown]
-# *Means over hospitals; a bar is the standard error over the hospitals.* With four hospitals the standard error is wide, so
-# that the rule is generous to small models. More columns than were tried change nothing:
+# *Means over hospitals; a bar is the standard error over the hospitals.* With four hospitals the standard error is
+# wide, so that the rule is generous to small models. More columns than were tried change nothing:
 
 # %%
 wide = dict(sparsities=[*range(0, 13, 2), *range(15, X.shape[1] + 1)], random_state=seed)
 tried = fgmp.FedGradMPClassifier("cv", **wide).fit(X, y, groups=hospital).cv_
 lowest = tried.table["sparsity"][np.argmin(tried.table["score"])]
-print(f"tried up to {X.shape[1]}: lowest loss with {lowest} columns, {tried.table['score'].min():.3f}; chosen: {tried.chosen}")
+least_loss = tried.table["score"].min()
+print(f"tried up to {X.shape[1]}: lowest loss with {lowest} columns, {least_loss:.3f}; chosen: {tried.chosen}")
 
 # %% [markdown]
 # ## How sure it is
@@ -176,8 +177,8 @@ print(f"columns in both: {len(both)} of {count}; coefficients without the ridge 
       f"{ratio.min():.3f} to {ratio.max():.3f}")
 
 # %% [markdown]
-# So the ridge does little here: 920 patients bear ten columns. With few rows, or columns that are nearly alike, it decides
-# which are taken.
+# So the ridge does little here: 920 patients bear ten columns. With few rows, or columns that are nearly alike, it
+# decides which are taken.
 #
 # For the choice, draw patients with replacement within each hospital, refit with the same number of columns, and see
 # which come back. (Over a network `fgmp.flower.bootstrap_over` draws whole hospitals, of which there are too few here.)
@@ -193,8 +194,8 @@ print(f"{again} of {len(model.support_)} columns of the model are in at least ha
 # ## At a hospital that it has never seen
 #
 # Leave a hospital out, choose and fit on the others, predict its patients. Two models are federated: the number of
-# columns chosen (or given), and all of them, the dense ridge, by the same sums. Two need all rows in one place: the usual
-# $\ell_1$ penalty with cross-validation, and scikit-learn's ridge.
+# columns chosen (or given), and all of them, the dense ridge, by the same sums. Two need all rows in one place: the
+# usual $\ell_1$ penalty with cross-validation, and scikit-learn's ridge.
 
 # %%
 def federated(sparsity):
@@ -226,9 +227,9 @@ def ridge(X, y, hospital):
 
 # %% [markdown]
 # Three things are measured. The **AUC** is the share of pairs, one ill and one not, in which the ill one has the higher
-# risk. The **calibration intercept** is what has to be added to the log-odds so that as many are ill as predicted: above
-# 0 the model says too little. The **calibration slope** is what the log-odds have to be multiplied with: below 1 the
-# model is too sure of itself.
+# risk. The **calibration intercept** is what has to be added to the log-odds so that as many are ill as predicted:
+# above 0 the model says too little. The **calibration slope** is what the log-odds have to be multiplied with: below 1
+# the model is too sure of itself.
 
 # %%
 def measured(log_odds, y):
@@ -257,7 +258,7 @@ for arm in ARMS:
     size = np.mean([len(found[arm, one]) for one in HOSPITALS])
     print(f"{arm:18}" + "".join(f"{cell:>16}" for cell in cells) + f"{mean:10.3f}{size:9.1f}")
 
-# %% tags=["headline"]
+# %% tags=["headline", "hide-input"]
 COLOURS = {"chosen": "#D55E00", "all (dense)": "#0072B2", "l1, pooled": "#117733"}
 fig, axes = panels(3, width=3.4, height=3.3, sharey=True)
 for shift, (arm, colour) in zip((-0.2, 0, 0.2), COLOURS.items(), strict=True):
@@ -280,27 +281,28 @@ _ = axes[1].legend(loc="upper center", bbox_to_anchor=(0.5, 1.16), ncol=3, frame
 # **Rows that stay cost nothing here.** The dense federated model *is* the ridge on pooled rows, because both come from
 # the same sums; and it is as good as the $\ell_1$ penalty on pooled rows.
 #
-# **Few columns cost.** With the number chosen by the hospitals the AUC is lower at each of the four, and so it is with the
-# number given; with eight healthy patients at Switzerland that one difference is no evidence. The rule of the choice asks
-# whether new patients of *known* hospitals are predicted within half a standard error of the best. Whether a *new* hospital
-# is predicted is another question, and the curve above shows how flat the answer to the first one is. If you do not need a
-# short model, take `sparsity="all"`.
+# **Few columns cost.** With the number chosen by the hospitals the AUC is lower at each of the four, and so it is with
+# the number given; with eight healthy patients at Switzerland that one difference is no evidence. The rule of the
+# choice asks whether new patients of *known* hospitals are predicted within half a standard error of the best. Whether
+# a *new* hospital is predicted is another question, and the curve above shows how flat the answer to the first one is.
+# If you do not need a short model, take `sparsity="all"`.
 #
-# **Ranks travel, levels do not.** The intercept of the dense model reaches 0 within its interval at Long Beach alone. At
-# Switzerland its log-odds are too low by more than 2: three hospitals with 36 to 74 % ill know nothing of one with 93 %. At
-# Cleveland they are too low by more than 1, because a model of hospitals with many gaps takes few gaps for few ill; without
-# the columns that mark gaps they are too high by as much. At Switzerland and Long Beach it is also too sure of itself (slopes
-# 0.56 and 0.51).
-# A hospital that takes over a model has to set the intercept anew on some patients of its own.
+# **Ranks travel, levels do not.** The intercept of the dense model reaches 0 within its interval at Long Beach alone.
+# At Switzerland its log-odds are too low by more than 2: three hospitals with 36 to 74 % ill know nothing of one with
+# 93 %. At Cleveland they are too low by more than 1, because a model of hospitals with many gaps takes few gaps for few
+# ill; without the columns that mark gaps they are too high by as much. At Switzerland and Long Beach it is also too
+# sure of itself (slopes 0.56 and 0.51). A hospital that takes over a model has to set the intercept anew on some
+# patients of its own.
 
-# %%
-apart = max(np.abs(expit(log_odds["all (dense)", one]) - expit(log_odds["ridge, pooled", one])).max() for one in HOSPITALS)
+# %% tags=["hide-input"]
+risks = {key: expit(values) for key, values in log_odds.items()}
+apart = max(np.abs(risks["all (dense)", one] - risks["ridge, pooled", one]).max() for one in HOSPITALS)
 claim("hospitals-dense-is-pooled", "heart disease, four hospitals left out one at a time: largest difference of a "
     "probability, dense and federated against the ridge of scikit-learn on pooled rows", apart, apart < 1e-4,
     source="ours", expected="below 1e-4", floor=1e-4)
 auc = {arm: np.array([table[arm, one][0] for one in HOSPITALS]) for arm in ARMS}
 claim("hospitals-auc", "heart disease: AUC at each of four hospitals left out, all columns, rows where they are",
-    dict(zip(HOSPITALS, auc["all (dense)"])), auc["all (dense)"] >= auc["l1, pooled"] - 0.05, source="ours",
+    dict(zip(HOSPITALS, auc["all (dense)"], strict=True)), auc["all (dense)"] >= auc["l1, pooled"] - 0.05, source="ours",
     expected="at most 0.05 below the l1 penalty on pooled rows, at each")
 means = {arm: float(auc[arm].mean()) for arm in ("chosen", "all (dense)")}
 claim("hospitals-chosen-loses", "heart disease: mean AUC at four hospitals left out", means,
@@ -315,9 +317,9 @@ for count in range(4, 0, -1):
     print(f"{count} of 4: {', '.join(sorted(name for name, n in times.items() if n == count)) or '-'}")
 
 # %% [markdown]
-# Only two columns are chosen whoever leaves. And that a cholesterol is missing is chosen in two of the three fits that have
-# Switzerland's patients. Nothing is known of a heart by that: it says *where* a patient was seen, and so how many are ill
-# there. At a hospital never seen, that is the wrong thing to know.
+# Only two columns are chosen whoever leaves. And that a cholesterol is missing is chosen in two of the three fits that
+# have Switzerland's patients. Nothing is known of a heart by that: it says *where* a patient was seen, and so how many
+# are ill there. At a hospital never seen, that is the wrong thing to know.
 #
 # **And a hospital alone?** The ridge on its own patients, with its own means, judged at the three others:
 
@@ -332,14 +334,14 @@ for one in HOSPITALS:
     print(f"{one:18}" + "".join(f"{cell:>16}" for cell in cells))
 
 # %% [markdown]
-# The dense model of three hospitals has 0.89, 0.91, 0.72 and 0.71 in these columns, and no hospital alone does better at
-# any. Switzerland, with eight healthy patients to learn from, ranks Cleveland's patients upside down.
+# The dense model of three hospitals has 0.89, 0.91, 0.72 and 0.71 in these columns, and no hospital alone does better
+# at any. Switzerland, with eight healthy patients to learn from, ranks Cleveland's patients upside down.
 #
 # ## Performance without rows
 #
-# The measures above were computed with all predictions at hand. `performance` has them from the hospitals: each measures
-# the model on its own patients, and sends a dozen numbers. Here is the model of all columns of three hospitals, at all
-# four.
+# The measures above were computed with all predictions at hand. `performance` has them from the hospitals: each
+# measures the model on its own patients, and sends a dozen numbers. Here is the model of all columns of three
+# hospitals, at all four.
 
 # %%
 left_out = "Switzerland"
@@ -354,8 +356,8 @@ _ = performance.plot()
 
 # %% [markdown]
 # These numbers are a hospital's own: an AUC says how its patients differ from what the model expects. `report()` of the
-# table says that they left, and of a hospital with fewer than `min_rows=5` ill or healthy patients none does. Under masks
-# no number of one hospital may leave; what can be had is the calibration of all rows, from sums (`by="all"`).
+# table says that they left, and of a hospital with fewer than `min_rows=5` ill or healthy patients none does. Under
+# masks no number of one hospital may leave; what can be had is the calibration of all rows, from sums (`by="all"`).
 
 # %%
 pooled = dense.performance(columns, y, groups=hospital, by="all")
@@ -376,9 +378,9 @@ for use in ("with", "without"):
     print(f"{use:7} columns that mark gaps: AUC, intercept {', '.join(cells)}")
 
 # %% [markdown]
-# For the ranks of the dense model it does not decide: better at Long Beach without, better at Switzerland with. The levels are
-# wrong either way, and at Cleveland the sign turns. What a mark of gaps stands for is an intercept of a hospital, which this
-# model does not have.
+# For the ranks of the dense model it does not decide: better at Long Beach without, better at Switzerland with. The
+# levels are wrong either way, and at Cleveland the sign turns. What a mark of gaps stands for is an intercept of a
+# hospital, which this model does not have.
 #
 # ## What travelled
 #
@@ -419,36 +421,37 @@ claim("own-masks", f"heart disease, four hospitals, {masked} columns: largest di
 # %% [markdown]
 # ## Where one goes wrong
 #
-# - **Groups that are not passed on.** Inside scikit-learn a pipeline, a search or a cross-validation passes the hospitals on
-#   by metadata routing only ([ten lines](../docs/howto/groups_in_scikit_learn.md)); otherwise each fit takes all rows for
-#   one group, and a warning says so.
-# - **Small hospitals.** One with fewer than `min_rows=5` rows sends nothing, and a warning says so, because the mean of few
-#   rows is nearly a row.
-# - **Classes.** A hospital may have one class only, since sums are added before anything is solved; but those that are left
-#   need both. On a network the server sees no labels, so it is told `classes=`.
-# - **Other units at one hospital.** Centimetres for metres are another column. A fit warns of a column whose spread or mean
-#   is far off the common one, and says at which hospital; under masks it names the column alone.
+# - **Groups that are not passed on.** Inside scikit-learn a pipeline, a search or a cross-validation passes the
+#   hospitals on by metadata routing only ([ten lines](../docs/howto/groups_in_scikit_learn.md)); otherwise each fit
+#   takes all rows for one group, and a warning says so.
+# - **Small hospitals.** One with fewer than `min_rows=5` rows sends nothing, and a warning says so, because the mean of
+#   few rows is nearly a row.
+# - **Classes.** A hospital may have one class only, since sums are added before anything is solved; but those that are
+#   left need both. On a network the server sees no labels, so it is told `classes=`.
+# - **Other units at one hospital.** Centimetres for metres are another column. A fit warns of a column whose spread or
+#   mean is far off the common one, and says at which hospital; under masks it names the column alone.
 # - **Patients of two hospitals.** Then a hospital left out is not unseen, and all measures above are too kind.
 # - **Reading coefficients as effects.** They are ridge estimates of columns that were chosen, and they predict.
 #
 # ## The answer
 #
-# Three lines give a logistic model of 10 of 32 columns, which a table with gaps and categories became, with standard errors
-# and with AUC and calibration for each hospital. Hospitals that had no part in the fit are predicted with a mean AUC of
-# 0.806 by all columns: to within 0.0001 of a probability the ridge on pooled rows, so that rows that stay cost nothing.
-# Sparsity costs: with the number chosen by the hospitals it is 0.774, and the columns change with who leaves. Ranks carry
-# over to a new hospital, levels do not: its intercept has to be set anew. A hospital sends 137 kB for a choice and 49 kB
-# for the dense model, so what one gains is that rows stay, not bytes.
+# Three lines give a logistic model of 10 of 32 columns, which a table with gaps and categories became, with standard
+# errors and with AUC and calibration for each hospital. Hospitals that had no part in the fit are predicted with a mean
+# AUC of 0.806 by all columns: to within 0.0001 of a probability the ridge on pooled rows, so that rows that stay cost
+# nothing. Sparsity costs: with the number chosen by the hospitals it is 0.774, and the columns change with who leaves.
+# Ranks carry over to a new hospital, levels do not: its intercept has to be set anew. A hospital sends 137 kB for a
+# choice and 49 kB for the dense model, so what one gains is that rows stay, not bytes.
 #
 # ## Predict, then change
 #
-# 1. **`indicators: without`.** No column says any more where a value was missing. Does a model of few columns gain at a hospital
-#    that it has never seen?
+# 1. **`indicators: without`.** No column says any more where a value was missing. Does a model of few columns gain at a
+#    hospital that it has never seen?
 #
 #    <details><summary>What comes out</summary>
 #
-#    Not in the mean: the AUC of the chosen columns is 0.770 in place of 0.774, lower at Cleveland and Switzerland, higher at
-#    Budapest and Long Beach. With 22 columns in place of 32 a hospital sends 73 kB in place of 137 for the choice.
+#    Not in the mean: the AUC of the chosen columns is 0.770 in place of 0.774, lower at Cleveland and Switzerland,
+#    higher at Budapest and Long Beach. With 22 columns in place of 32 a hospital sends 73 kB in place of 137 for the
+#    choice.
 #
 #    ```text
 #    13 features, 22 columns
@@ -463,8 +466,8 @@ claim("own-masks", f"heart disease, four hospitals, {masked} columns: largest di
 #
 #    <details><summary>What comes out</summary>
 #
-#    In the mean 0.02: 0.766 in place of 0.786. At Cleveland, Budapest and Long Beach it is 0.04 to 0.06; at Switzerland it is a
-#    gain, which with eight healthy patients says nothing.
+#    In the mean 0.02: 0.766 in place of 0.786. At Cleveland, Budapest and Long Beach it is 0.04 to 0.06; at Switzerland
+#    it is a gain, which with eight healthy patients says nothing.
 #
 #    ```text
 #    4 given                0.802  0.84     0.862  1.58     0.746  0.55     0.654  0.30     0.766      4.0
@@ -475,9 +478,9 @@ claim("own-masks", f"heart disease, four hospitals, {masked} columns: largest di
 #
 #    <details><summary>What comes out</summary>
 #
-#    Not the model of all four hospitals, which has the same ten columns. With Switzerland left out other columns are chosen,
-#    and the mean AUC is 0.772 in place of 0.774. So how rows are dealt to folds matters in the third digit, and sparsity in
-#    the second.
+#    Not the model of all four hospitals, which has the same ten columns. With Switzerland left out other columns are
+#    chosen, and the mean AUC is 0.772 in place of 0.774. So how rows are dealt to folds matters in the third digit, and
+#    sparsity in the second.
 #
 #    ```text
 #    10 of 32 columns, found by method 'fedgradmp'
@@ -493,11 +496,11 @@ claim("own-masks", f"heart disease, four hospitals, {masked} columns: largest di
 #   10.24432/C52P4X](https://doi.org/10.24432/C52P4X) (the table, CC BY 4.0).
 # - B. Van Calster, D. J. McLernon, M. van Smeden, L. Wynants, E. W. Steyerberg, *Calibration: the Achilles heel of
 #   predictive analytics*, BMC Medicine 17, 2019 (intercept and slope).
-# - E. R. DeLong, D. M. DeLong, D. L. Clarke-Pearson, *Comparing the areas under two or more correlated receiver operating
-#   characteristic curves*, Biometrics 44(3), 1988 (the error of an AUC).
+# - E. R. DeLong, D. M. DeLong, D. L. Clarke-Pearson, *Comparing the areas under two or more correlated receiver
+#   operating characteristic curves*, Biometrics 44(3), 1988 (the error of an AUC).
 # - N. Meinshausen, P. Buhlmann, *Stability selection*, Journal of the Royal Statistical Society B 72(4), 2010.
 #
 # To deploy what was rehearsed here, copy [examples/hospitals](../examples/hospitals/README.md).
 #
-# Next: [17_flower](17_flower.ipynb), because all of this was one process, and what travels between several is still to be
-# looked at.
+# Next: [17_flower](17_flower.ipynb), because all of this was one process, and what travels between several is still to
+# be looked at.

@@ -12,7 +12,7 @@
 # **Question.** No row leaves a client, but gradients and sums do. What can a server read in them, what do masks take
 # away, and what does noise cost?
 #
-# ![A digit, its gradient in the open, under masks, the mean over thirty, the mean with noise](pictures/16_what_the_server_may_see.png)
+# ![A digit, its gradient in the open and under masks, the mean over thirty, with noise](pictures/16_what_the_server_may_see.png)
 #
 # A client that holds a single image and sends its gradient in the open has sent the image. Under masks the server holds
 # noise, and the mean over thirty clients, which shows none of them clearly. Noise on that mean hides even that somebody
@@ -59,7 +59,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import fgmp
-from book import METHODS, alt, claim, curve, each, floor, images, outwards, panels
+from book import METHODS, alt, claim, curve, each, floor, images, panels
 
 # %% [markdown]
 # ## An image, read out of a gradient
@@ -75,10 +75,10 @@ mine = rng.permutation(len(digits))[:n_clients]
 labels = np.arange(10)
 gradients = [np.outer(1 / 10 - (labels == digits[i]), pixels[i] / 16) for i in mine]
 
+
 # %% [markdown]
 # Now the same under masks. Each pair of clients draws one mask, which one adds and the other subtracts. The numbers are
 # whole multiples of $2^{-40}$ modulo $2^{64}$, and so is a mask: any value is as likely as any other.
-
 
 # %%
 def encoded(values):
@@ -98,14 +98,14 @@ def masked(vectors):
 
 sent = masked(gradients)
 total = np.sum(sent, axis=0, dtype=np.uint64).view(np.int64) / 2.0**40
-print(f"the sum of what was sent is the sum of the gradients up to {np.abs(total - np.sum(gradients, axis=0)).max():.1g}")
-
+apart = np.abs(total - np.sum(gradients, axis=0)).max()
+print(f"the sum of what was sent is the sum of the gradients up to {apart:.1g}")
 
 # %% [markdown]
-# The sum comes out, and of one client there is nothing to see. Noise goes on top of a sum. Each client's vector is clipped
-# to a length $C$, so that another client in its place moves the mean by at most $2C/N$, and the noise in each entry is a
-# multiple of that: `fgmp.GaussianNoise` computes the smallest one for which probabilities change by a factor of at most
-# $e^\epsilon$.
+# The sum comes out, and of one client there is nothing to see. Noise goes on top of a sum. Each client's vector is
+# clipped to a length $C$, so that another client in its place moves the mean by at most $2C/N$, and the noise in each
+# entry is a multiple of that: `fgmp.GaussianNoise` computes the smallest one for which probabilities change by a factor
+# of at most $e^\epsilon$.
 
 # %%
 lengths = [np.linalg.norm(gradient) for gradient in gradients]
@@ -121,8 +121,8 @@ pictures = [np.reshape(row, (8, 8)) for row in (pixels[mine[0]], *(table[digits[
 titles = ["image of client 1", "its gradient\nin the open", "the same\nunder masks", f"mean over {n_clients}",
     f"mean, noise for\nepsilon {image_epsilon:g}"]
 fig = images(pictures, titles, width=1.45, cmap="gray_r")
-alt(fig, "Five pictures of 8 x 8 pixels: a digit; its gradient, which is the digit; noise under masks; a blurred mean over "
-    "the clients; and the mean with noise, in which little is left.")
+alt(fig, """Five pictures of 8 x 8 pixels: a digit; its gradient, which is the digit; noise under masks; a blurred mean
+    over the clients; and the mean with noise, in which little is left.""")
 
 
 # %% tags=["hide-input"]
@@ -140,14 +140,15 @@ seen = {
 for where, values in seen.items():
     print(f"{where:22} correlation with an image {np.median(values):.2f} ({min(values):.2f} to {max(values):.2f})")
 in_the_clear = np.array(seen["in the open"])
-claim("server-open", f"digits, {n_clients} clients with one image: the correlation of an image with the gradient that its "
-    "client sends in the open", f"at least {in_the_clear.min():.3f} at each client", in_the_clear > 0.999, source="ours",
-    expected="above 0.999")
+claim("server-open",
+    f"digits, {n_clients} clients with one image: the correlation of an image with the gradient that its client sends "
+    "in the open", f"at least {in_the_clear.min():.3f} at each client", in_the_clear > 0.999,
+    source="ours", expected="above 0.999")
 
 # %% [markdown]
-# The correlations under masks are those of 64 random numbers with an image. The sum still looks like many of the images,
-# because digits look alike: a sum tells about the group, and this is what it is for. With few clients it tells about
-# each (the first of the changes below).
+# The correlations under masks are those of 64 random numbers with an image. The sum still looks like many of the
+# images, because digits look alike: a sum tells about the group, and this is what it is for. With few clients it tells
+# about each (the first of the changes below).
 #
 # ## A round of secure sums, by hand
 #
@@ -212,9 +213,9 @@ claim("sums-secure",
     source="check, SecureSum", expected="the same on every seed")
 
 # %% [markdown]
-# The protocol adds keys, encrypted shares and opened shares: bytes and work grow with the square of the cohort up to 129
-# clients, and in larger cohorts each client has about 128 neighbours. [The promises](../docs/promises.md) have what it
-# costs, and which attacks were tried.
+# The protocol adds keys, encrypted shares and opened shares: bytes and work grow with the square of the cohort up to
+# 129 clients, and in larger cohorts each client has about 128 neighbours. [The promises](../docs/promises.md) have what
+# it costs, and which attacks were tried.
 #
 # ## The price of noise
 #
@@ -226,8 +227,8 @@ claim("sums-secure",
 # `then=fgmp.SecureSum()`).
 #
 # Noise is divided by the number of clients, so that number decides. Here with 50 features, three atoms and ten rows a
-# client, and clips from other data of the same kind; 12 clients are as many hospitals as a consortium may have. The runs
-# ask for an `insecure_seed` by name, so that the figure repeats itself: whoever knows it takes the noise off.
+# client, and clips from other data of the same kind; 12 clients are as many hospitals as a consortium may have. The
+# runs ask for an `insecure_seed` by name, so that the figure repeats itself: whoever knows it takes the noise off.
 
 # %%
 NOISY = {  # a method, its rounds, its clips
@@ -272,8 +273,8 @@ for ax in axes.flat[len(private_clients):]:
 for ax in axes[-1]:
     ax.set_xlabel("epsilon of the run")
 legend = fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-alt(fig, "Relative error against epsilon, a panel for each number of clients: with twelve clients all methods lie above the "
-    "zero model at small epsilon; with more clients the errors fall.")
+alt(fig, """Relative error against epsilon, a panel for each number of clients: with twelve clients no method is below the
+    zero model at small epsilon; with more clients the errors fall.""")
 
 # %% [markdown]
 # *Median and range over three seeds, and one seed with 3000 clients.* FedGradMP is the better choice in the middle: its
@@ -285,13 +286,13 @@ alt(fig, "Relative error against epsilon, a panel for each number of clients: wi
 middle = len(epsilons) // 2
 for N, name in product(private_clients, ("SharedSupportGradMP", "FedGradMP")):
     end = np.median(private_errors[N, name][:, middle])
-    print(f"epsilon {epsilons[middle]:g}, {N:5} clients: {name:20}{outwards(end, 0.001) if end < 0.001 else f'{end:.2g}'}")
+    print(f"epsilon {epsilons[middle]:g}, {N:5} clients: {name:20}{end:.2g}")
 
 # %% [markdown]
 # ## The answer
 #
-# In the open a server that wants to know holds what a client has: the gradient of one image is the image. Under masks it
-# holds noise and one sum; recovery is exact wherever it is in the open, and ten rounds of ten clients take 0.5 MB in
+# In the open a server that wants to know holds what a client has: the gradient of one image is the image. Under masks
+# it holds noise and one sum; recovery is exact wherever it is in the open, and ten rounds of ten clients take 0.5 MB in
 # place of 0.38. Noise protects from whoever sees the model, and a dozen clients are too few for it: at epsilon = 2 both
 # methods end above the error of the zero model. With 100 clients FedGradMP ends at a relative error of 0.3.
 #

@@ -9,10 +9,10 @@
 # %% [markdown]
 # # Does a run over Flower end in the same model?
 #
-# **Question.** The clients become processes of their own, and all that they say are messages. Does a run end in the same
-# model as in one process, and what goes over the wire?
+# **Question.** The clients become processes of their own, and all that they say are messages. Does a run end in the
+# same model as in one process, and what goes over the wire?
 #
-# ![Objective against the bytes that a client sends, over Flower and in one process, method by method](pictures/17_flower.png)
+# ![Objective against bytes that a client sends, over Flower and in one process](pictures/17_flower.png)
 #
 # Over Flower four methods pass through the models that they have in one process, bit for bit, and a client of FedGradMP
 # sends 196 bytes in a round where one of dense FedAvg sends 8048.
@@ -140,9 +140,10 @@ ax.set(xlabel="bytes that a client has sent so far, names and frames included", 
 _ = ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
 
 # %% [markdown]
-# *One mark a round. Read where the marks lie, not who wins: the learning rate of FedIterHT and FedAvg is not tuned.* Every
-# cross is in its circle. SharedSupportGradMP sends almost as much as FedAvg, a sketch and the normal equations on thirty
-# atoms at most, which pays where clients have few rows ([14_add_up_before_deciding](14_add_up_before_deciding.ipynb)).
+# *One mark a round. Read where the marks lie, not who wins: the learning rate of FedIterHT and FedAvg is not tuned.*
+# Every cross is in its circle. SharedSupportGradMP sends almost as much as FedAvg, a sketch and the normal equations on
+# thirty atoms at most, which pays where clients have few rows
+# ([14_add_up_before_deciding](14_add_up_before_deciding.ipynb)).
 
 # %% tags=["hide-input"]
 ratio = sent["FedAvg"][-1] / sent["FedGradMP"][-1]
@@ -170,8 +171,8 @@ claim("flower-same-bits",
 # %% [markdown]
 # ## Garbage, and masks
 #
-# What client 2 sends is left out and counted, and the run is that of the others. FedAvg is a sum, and so its answers can
-# travel under masks that cancel: the server holds noise and a total.
+# What client 2 sends is left out and counted, and the run is that of the others. FedAvg is a sum, and so its answers
+# can travel under masks that cancel: the server holds noise and a total.
 
 # %%
 liar = runs["liar"]
@@ -201,13 +202,13 @@ claim("flower-secure",
 #
 # ## Predict, then change
 #
-# 1. **`sparsity: 20`.** Twice as many atoms. Whose marks move to the right, and does SharedSupportGradMP stay to the left
-#    of a dense model?
+# 1. **`sparsity: 20`.** Twice as many atoms. Whose marks move to the right, and does SharedSupportGradMP stay to the
+#    left of a dense model?
 #
 #    <details><summary>What comes out</summary>
 #
-#    A client of FedGradMP sends 319 bytes in place of 196, and one of FedAvg 8048 as before. SharedSupportGradMP is far to
-#    the right of it, because the normal equations grow with the square of the sparsity.
+#    A client of FedGradMP sends 319 bytes in place of 196, and one of FedAvg 8048 as before. SharedSupportGradMP is far
+#    to the right of it, because the normal equations grow with the square of the sparsity.
 #
 #    ```text
 #    FedGradMP: a client sends 319 bytes in a round, of which 240 are numbers
@@ -221,10 +222,10 @@ claim("flower-secure",
 #
 #    <details><summary>What comes out</summary>
 #
-#    FedAvg, whose client sends 408 times what one of FedGradMP does; SharedSupportGradMP sends five times as much as before.
-#    The last claim does not hold any more: `learning_rate: 0.1` is too large for so many features, FedAvg diverges, and
-#    its objective leaves the range of a secure sum, about four million. So it is nan, over Flower as in one process, and
-#    the comparison takes nan for a difference.
+#    FedAvg, whose client sends 408 times what one of FedGradMP does; SharedSupportGradMP sends five times as much as
+#    before. The last claim does not hold any more: `learning_rate: 0.1` is too large for so many features, FedAvg
+#    diverges, and its objective leaves the range of a secure sum, about four million. So it is nan, over Flower as in
+#    one process, and the comparison takes nan for a difference.
 #
 #    ```text
 #    FedGradMP: a client sends 196 bytes in a round, of which 120 are numbers
@@ -235,13 +236,14 @@ claim("flower-secure",
 #    ```
 #
 #    </details>
-# 3. **`rounds: 20`.** Where do the two curves that fall end, and does a client send more bytes in a round when the run is longer?
+# 3. **`rounds: 20`.** Where do the two curves that fall end, and does a client send more bytes in a round when the run
+#    is longer?
 #
 #    <details><summary>What comes out</summary>
 #
-#    They stay at rounding, and their marks go on to the right alone. A client of FedGradMP sends 196 bytes in every round,
-#    whatever has been found. SharedSupportGradMP sends a little more than in four rounds, because in the first round its
-#    model is empty and the equations are shorter.
+#    They stay at rounding, and their marks go on to the right alone. A client of FedGradMP sends 196 bytes in every
+#    round, whatever has been found. SharedSupportGradMP sends a little more than in four rounds, because in the first
+#    round its model is empty and the equations are shorter.
 #
 #    ```text
 #    FedGradMP: a client sends 196 bytes in a round, of which 120 are numbers

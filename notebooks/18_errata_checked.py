@@ -55,7 +55,7 @@ assert 1 <= sparsity <= 3 <= n_seeds, f"{sparsity=}, {n_seeds=}: expected 1 to 3
 assert 1 < last_condition <= 1.06, f"{last_condition=}: expected above 1, at most 1.06"
 assert 3 <= local_iterations <= 6, f"{local_iterations=}: expected 3 to 6"
 
-# %%
+# %% tags=["hide-input"]
 from dataclasses import dataclass
 from itertools import combinations, product
 
@@ -65,7 +65,7 @@ from scipy.fft import dct
 
 import fgmp
 
-# %%
+# %% tags=["hide-input"]
 from book import BLUE, GREEN, VERMILLION, BoundBesideError, alt, claim, curve, floor, listed, name_lines, panels
 from fgmp import theory
 from fgmp.datasets.synthetic import make_conditioned_regression, sparse_on_sphere
@@ -173,7 +173,7 @@ def two_readings(seed):
 # a factor $\eta_1 > 1$ of the best), and in the appendix's lemma on the variance, the whole gradient. In the other
 # notebooks all projections are exact, and $\rho^+$ is the curvature.
 
-# %%
+# %% tags=["hide-input"]
 ratio = np.array([two_readings(seed) for seed in range(n_seeds)])
 claim("theory-two-smoothnesses",
     "the constant of Assumption 2 (whole gradient) is larger than the restricted curvature, the RSS of Section IV-D",
@@ -250,7 +250,7 @@ alt(fig, "beta_2 against the unit of the loss, 0.01 to 100: it is smallest near 
 # minibatches with the distances 0 and 1 the left side is 1/4 and the right side 1/2. The argument survives with $u =
 # (\mathbb{E}\|\Delta - z\|^2)^{1/2}$.
 
-# %%
+# %% tags=["hide-input"]
 pairs = [f"printed {a:.3g}, derived {b:.3g}" for a, b in zip(printed, derived, strict=True)]
 claim("theory-eta-1",
     "beta_2 for eta_1 > 1 is what the proof gives, at eta_1 = 1.01, 1.1, 1.5 (rho- = 1, rho+ = 1.02)",
@@ -306,7 +306,7 @@ def missed_share(seed):
 # can be in either order, and `theory.theorem1` returns the smaller residual. Two clients, one perfect, one not, are the
 # `pair` of the first cells.
 
-# %%
+# %% tags=["hide-input"]
 of_missed, condition = np.array([missed_share(seed) for seed in range(n_seeds)]).T
 claim("theory-lemma-2-free", "Lemma 2 where x* fits exactly: beta_1 = rho+/rho-, with condition numbers far above 2",
     of_missed / condition, of_missed / condition <= 1, source="ours, Lemma 2", expected="at most 1",
@@ -386,7 +386,7 @@ claim("theory-corollary-rho",
     "gap in the proof" if max(right[:2]) < left - 1e-9 < right[2] else True,
     source="errata, corollary on f, line 1467", expected="the left side is at most the right side")
 
-# %%
+# %% tags=["hide-input"]
 ratios = np.array([worst_ratio(seed) for seed in range(n_seeds)])
 claim("theory-corollary-minimiser",
     f"at a minimiser f(x) - f(x*) <= rho ||x - x*||^2 with rho at tau, 200 points on each of {n_seeds} seeds",
@@ -520,7 +520,7 @@ alt(fig, "Four atoms as squares, a dashed circle of radius two around one of the
 # server's answer ends outside of the circle of the printed bound.* (For exact pruning in the standard basis the printed
 # bound is open: we know neither a proof nor a counterexample.)
 
-# %%
+# %% tags=["hide-input"]
 found = np.sum((reached - x_star) ** 2) / delta**2
 one = theory.theorem_inexact(theory.ClientConstants.of([1.0, 1.0], 1.0), 1, delta)
 claim("theory-inexact-printed", "inexact solvers: squared error at most 4 delta^2 for clients with kappa = nu = 0",
@@ -542,7 +542,7 @@ def largest_mu(seed):
     return theory.theorem1(theory.measure_constants(fed, fed.truth, tau), K).mu.max()
 
 
-# %%
+# %% tags=["hide-input"]
 largest = np.array([largest_mu(seed) for seed in range(n_seeds)])
 printed, derived = ((1 - m**K) / (1 - m) for m in (largest**K, largest))
 both = {"printed": printed, "derived": derived}
