@@ -12,7 +12,7 @@
 # **Question.** No row leaves a client, but gradients and sums do. What can a server read in them, what do masks take
 # away, and what does noise cost?
 #
-# ![A digit, its gradient in the open and under masks, the mean over thirty, with noise](pictures/16_what_the_server_may_see.png)
+# ![A digit, its gradient in the open and under masks, and means over thirty](pictures/16_what_the_server_may_see.png)
 #
 # A client that holds a single image and sends its gradient in the open has sent the image. Under masks the server holds
 # noise, and the mean over thirty clients, which shows none of them clearly. Noise on that mean hides even that somebody
@@ -268,13 +268,13 @@ for ax, N in zip(axes.flat, private_clients, strict=False):
     ax.set(title=f"{N} clients" + " (one seed)" * (N > 1000), xscale="log", yscale="log", ylabel="relative error")
     ax.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     ax.minorticks_off()
-for ax in axes.flat[len(private_clients):]:
+for ax in axes.flat[len(private_clients) :]:
     ax.set_visible(False)
 for ax in axes[-1]:
     ax.set_xlabel("epsilon of the run")
 legend = fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-alt(fig, """Relative error against epsilon, a panel for each number of clients: with twelve clients no method is below the
-    zero model at small epsilon; with more clients the errors fall.""")
+alt(fig, """Relative error against epsilon, a panel for each number of clients: with twelve clients no method is below
+    the zero model at small epsilon; with more clients the errors fall.""")
 
 # %% [markdown]
 # *Median and range over three seeds, and one seed with 3000 clients.* FedGradMP is the better choice in the middle: its

@@ -52,6 +52,7 @@ assert 2 <= cohort_size <= n_clients, f"{cohort_size=}: expected 2 to {n_clients
 # %% tags=["hide-input"]
 import json
 import tempfile
+from functools import partial
 
 import numpy as np
 
@@ -96,14 +97,19 @@ def load(context, settings):
 
 
 # %%
+def count_replies(grid, counts, run):
+    counts.append((grid.up, grid.n_up))
+
+
 def serve(grid):
     grid = CountingGrid(grid)
     clients = OverFlower(grid, fed.loss, n_clients, settings={"folder": folder})
     runs, sent = {}, {}
     for name, each in runners.items():
-        counts = []
-        runs[name] = fgmp.simulate(each, clients, **plan, callbacks=lambda run: counts.append(grid.up))
-        sent[name] = np.array(counts) - counts[0]
+        sent[name] = []
+        watch = partial(count_replies, grid, sent[name])
+        runs[name] = fgmp.simulate(each, clients, **plan, callbacks=watch)
+        sent[name] = np.array(sent[name]) - sent[name][0]  # [round, bytes or messages]
     runs["liar"] = fgmp.simulate(method, clients, rounds, rng=99)
     runs["secure"] = fgmp.simulate(runners["FedAvg"], clients, rounds, rng=seed, aggregator=secure)
     return runs, sent
@@ -125,13 +131,13 @@ here = {name: fgmp.simulate(each, fed, **plan) for name, each in runners.items()
 # %%
 for name in runners:
     numbers = runs[name].history["bytes_up"][-1] / (rounds * cohort_size)
-    in_all = sent[name][-1] / (rounds * cohort_size)
+    in_all = np.divide(*sent[name][-1])
     print(f"{name}: a client sends {in_all:.0f} bytes in a round, of which {numbers:.0f} are numbers")
 
 # %% tags=["headline", "hide-input"]
 fig, ax = panels(width=6.4, height=3.4)
 for name in runners:
-    bytes_of_client = sent[name][1:] / cohort_size
+    bytes_of_client = sent[name][1:, 0] / cohort_size
     (line,) = ax.loglog(bytes_of_client, runs[name].history["objective"][1:], "o-", mfc="none", ms=9, label=name)
     ax.plot(bytes_of_client, here[name].history["objective"][1:], "x", color=line.get_color())
 ax.plot([], [], "ko", mfc="none", ms=9, label="over Flower")
@@ -146,7 +152,7 @@ _ = ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
 # ([14_add_up_before_deciding](14_add_up_before_deciding.ipynb)).
 
 # %% tags=["hide-input"]
-ratio = sent["FedAvg"][-1] / sent["FedGradMP"][-1]
+ratio = np.divide(*sent["FedAvg"][-1]) / np.divide(*sent["FedGradMP"][-1])
 claim("flower-bytes",
     f"over Flower, a client of dense FedAvg sends at least 20 times the bytes of FedGradMP, tau = {sparsity}, n = "
     f"{n_features}, names and frames included",

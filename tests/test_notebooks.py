@@ -160,7 +160,7 @@ ALSO = {
     ("09", "sparsity"): [[10]],
     ("10", "sparsity"): [[10]],
     ("10", "small_sparsity"): [10],
-    ("17", "sparsity"): [10],
+    ("15", "sparsity"): [10],
 }
 
 

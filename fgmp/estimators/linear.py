@@ -1238,9 +1238,9 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         and for labels, they take five gradient steps. If the smallest group has no more rows than
         that, and there are more than 50 T features, it is `fgmp.SharedSupportGradMP`, which adds up
         the whole gradients of all groups before anything is selected: among so many features a
-        client with few rows sees noise. The path begins at T features: 20, or 2.5 tau, but no more than
-        all features or a third of the rows, and if features outnumber the rows a sixth of those
-        that train. `method_` says which one it was.
+        client with few rows sees noise. The path begins at T features: 20, or 2.5 tau, but no more
+        than all features or a third of the rows, and if features outnumber the rows a sixth of
+        those that train. `method_` says which one it was.
     fit_intercept : True, "per_group" or False
         ``"per_group"`` is an intercept for each group, as a column of ones for each would be. A
         group works it out itself: it subtracts its own means, as the within estimator for panel

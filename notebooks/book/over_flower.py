@@ -15,25 +15,29 @@ class CountingGrid:
     ----------
     down, up : int
         The bytes that went to clients, and that came from them.
+    n_up : int
+        The messages that came from them.
     """
 
     def __init__(self, grid):
-        self.grid, self.down, self.up = grid, 0, 0
+        self.grid, self.down, self.up, self.n_up = grid, 0, 0, 0
         self.get_node_ids = grid.get_node_ids
 
     def push_messages(self, messages):
-        self.down += _n_bytes(messages)
+        self.down += sum(_sizes(messages))
         return self.grid.push_messages(messages)
 
     def pull_messages(self, names):
         replies = list(self.grid.pull_messages(names))
-        self.up += _n_bytes(replies)
+        sizes = _sizes(replies)
+        self.up += sum(sizes)
+        self.n_up += len(sizes)
         return replies
 
 
-def _n_bytes(messages):
+def _sizes(messages):
     exchanges = [m for m in messages if m.metadata.message_type == "train" and m.has_content()]
-    return sum(recorddict_to_proto(message.content).ByteSize() for message in exchanges)
+    return [recorddict_to_proto(message.content).ByteSize() for message in exchanges]
 
 
 def sending_nan(client_id, seed):
