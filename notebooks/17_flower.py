@@ -57,7 +57,7 @@ from functools import partial
 import numpy as np
 
 import fgmp
-from book import claim, panels
+from book import METHODS, claim, panels
 from book.over_flower import CountingGrid, sending_nan
 from fgmp.flower import OverFlower, client_app, on_engine
 from fgmp.serialization import to_json
@@ -138,8 +138,10 @@ for name in runners:
 fig, ax = panels(width=6.4, height=3.4)
 for name in runners:
     bytes_of_client = sent[name][1:, 0] / cohort_size
-    (line,) = ax.loglog(bytes_of_client, runs[name].history["objective"][1:], "o-", mfc="none", ms=9, label=name)
-    ax.plot(bytes_of_client, here[name].history["objective"][1:], "x", color=line.get_color())
+    colour = METHODS[name]["color"]
+    there = runs[name].history["objective"][1:]
+    ax.loglog(bytes_of_client, there, "o-", mfc="none", ms=9, color=colour, label=name)
+    ax.plot(bytes_of_client, here[name].history["objective"][1:], "x", color=colour)
 ax.plot([], [], "ko", mfc="none", ms=9, label="over Flower")
 ax.plot([], [], "kx", label="in one process")
 ax.set(xlabel="bytes that a client has sent so far, names and frames included", ylabel="objective")
