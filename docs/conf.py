@@ -72,7 +72,9 @@ autodoc_member_order = "bysource"
 autodoc_default_options = {
     "members": True,
     "ignore-module-all": True,
-    "exclude-members": "set_fit_request, set_score_request, set_predict_request, get_metadata_routing",
+    "exclude-members": "set_fit_request, set_score_request, set_predict_request, "
+    "set_predict_proba_request, set_predict_log_proba_request, set_decision_function_request, "
+    "get_metadata_routing",
 }
 autosummary_generate = True
 napoleon_google_docstring = False
