@@ -214,7 +214,8 @@ class SparsityPath:
     >>> import fgmp
     >>> X = np.random.default_rng(0).standard_normal((300, 5))
     >>> y = X[:, 1] - X[:, 4] + 0.1 * np.random.default_rng(1).standard_normal(300)
-    >>> fgmp.FedGradMPRegressor("cv").fit(X, y, groups=np.arange(300) % 5).cv_
+    >>> model = fgmp.FedGradMPRegressor("cv", random_state=0)
+    >>> model.fit(X, y, groups=np.arange(300) % 5).cv_
     SparsityPath(chosen 2 of 6 sparsities from 0 to 5, rows held out)
     """
 
