@@ -172,7 +172,9 @@ def test_all_figures_of_a_notebook_are_there(visits, name):
     committed = nbformat.read(ROOT / name.replace(".html", ".ipynb"), as_version=4)
     outputs = [output for cell in committed.cells for output in cell.get("outputs", [])]
     words = "".join(cell.source for cell in committed.cells if cell.cell_type == "markdown")
-    drawn = sum("image/png" in output.get("data", {}) for output in outputs)
+    data = [output.get("data", {}) for output in outputs]
+    drawn = sum("image/png" in one for one in data)
+    drawn += sum(one.get("text/html", "").count("<img ") for one in data)  # the pictures of sliders
     assert visits[name]["figures"] == drawn + words.count("![")
 
 

@@ -62,13 +62,15 @@ Transactions on Information Theory 70(6), 2024; "the paper" is this one in all f
     the server draws a cohort S_t of clients, and sends them the model x_t
     each client i starts from x = x_t and Lambda = supp(x_t), and repeats K times:
         r         = gradient of f_i at x, over a minibatch
-        Gamma     = approx_{2 tau}(r), the atoms that matter most
+        Gamma     = approx_{2 tau}(r), the 2 tau atoms with the largest inner products with r
         Gamma-hat = Gamma u Lambda
-        b         = argmin of f_i over the span of the atoms of Gamma-hat
+        b         = argmin of f_i, over all its rows, in the span of the atoms of Gamma-hat
         Lambda    = approx_tau(b), and x = Pi_R P_Lambda b, with a ball of radius R if there is one
     the server keeps tau atoms of the weighted mean of what comes back, within the ball: x_{t+1}
 
-To follow it from the data up to `simulate`, read in this order:
+with tau, the `sparsity`, the number of atoms of a model, P_Lambda the projection onto the span of
+the atoms Lambda, and Pi_R that onto the ball. `FedGradMP.client_update` and `rounds.run_round` are
+these lines, fifty in all. To follow them from the data up to `simulate`, read in this order:
 
 1. `client.py`: the rows of a client, its objective, gradients and minibatches
 2. `losses.py`: the objective of a row
@@ -81,9 +83,10 @@ To follow it from the data up to `simulate`, read in this order:
 9. `fedgradmp.py`: Algorithm 1 (b is the minimiser) and Algorithm 2 (b is within delta of it)
 10. `simulation.py`: `simulate`
 
-In a simulation `federation.py` holds the rows of all clients, and `_compiled/registry.py` has each
-client of a cohort compute its update, or a kernel all of them (`compute_updates`). By imports the
-path leads to two more files: `recording.py`, what a run records and returns, and
+In a simulation `federation.py` holds the rows of all clients, and `compute_updates` in
+`_compiled/registry.py` is the loop over those of a cohort, or one kernel in its place. Besides
+checks of arguments and updates, and warnings, the path leads by imports to two more files:
+`recording.py`, what a run records and returns, and on which clients objectives are evaluated, and
 `_support/linear_algebra.py`, which solves small systems. What a reader of the two algorithms does
 not need is beside it: `classification_losses.py`, `joint_selection.py`, `matrix_dictionary.py`,
 `descent.py` (solvers with a line search, or with second derivatives), `robust.py`, `faults.py`,

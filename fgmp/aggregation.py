@@ -4,8 +4,9 @@ In an exchange the server sends a message to a cohort of clients, and each retur
 classes share what happens between the clients and the method. An `Aggregator` combines what the
 server sees into one row. It brings a `ClientSampler`, which draws the cohort of a round, and a
 `PrivacyMechanism`, through which pass the updates and the recorded objectives. By default the
-cohort is drawn uniformly, and the server sees every update. (The advice at the end of a simulation
-looks at data that are at hand, and `prepare` and `check_method` at the true `ProblemInfo`.)
+cohort is drawn uniformly, and the server sees every update, and the objective of every client that
+is asked for it. (Two exceptions, in a simulation only: the advice at its end reads the data, which
+are at hand, and `prepare` and `check_method` get the true `ProblemInfo`.)
 
 In this file a row is not a sample but the update of one client, flattened, and a table has the rows
 of a cohort.
@@ -67,9 +68,9 @@ class UpdateSpec:
         The update is a sparse model with at most this many entries, counted as `selection` counts
         them. None means that it is a dense array.
     near : ndarray, SparseModel or None
-        The model that was sent, if updates are models near it: noise clips the difference to it.
-        None means that updates are no models, but sums that are near nothing but zero: noise clips
-        them as they are, and `Median` and `TrimmedMean` refuse them.
+        The model that was sent, if updates are models: noise clips their difference from it. None
+        means that updates are sums: noise clips the update itself, and `Median` and `TrimmedMean`
+        refuse them.
     selection : Selection
 
     Examples
@@ -309,7 +310,10 @@ class PrivacyMechanism:
     def collect(
         self, transport: Transport, call: Call, message: Message, cohort: IndexArray
     ) -> Updates:
-        """Have a cohort compute its updates, and return what the server sees of them."""
+        """Have a cohort compute its updates, and return what the server sees of them.
+
+        This is the one place at which clients are run.
+        """
         updates = transport.run_clients(call, message, cohort)
         return call.update_spec.stack(updates, transport.weights[cohort])
 
@@ -379,7 +383,9 @@ class Aggregator:
 
 @dataclass(frozen=True)
 class Mean(Aggregator):
-    """The weighted mean sum_i p_i x_i, as in the paper; the default.
+    """The weighted mean sum_i p_i x_i / sum_i p_i over the accepted updates; the default.
+
+    It is the paper's mean if all clients answer, or if all p_i are 1/N.
 
     A single client that sends a large update decides the model: see `Median` and `TrimmedMean`.
 

@@ -109,7 +109,7 @@ class Client:
     def gradient(self, x: Array | SparseModel, rows: IndexArray | None = None) -> Array:
         """Return the gradient w A_i' l'(A_i x, y_i) of f_i at x.
 
-        With `rows`, return the gradient of g_ik, the same mean over the rows of minibatch k. (If
+        With `rows`, return the gradient of g_{i,j}, the same mean over the rows of minibatch j. (If
         the loss is a sum, it is the sum over these rows: on average b/|D_i| of the gradient of
         f_i.)
         """
@@ -169,7 +169,7 @@ class ProblemInfo:
     client_ids : sequence of int
         The ids of the clients.
     weights : ndarray, shape (n_clients,)
-        The p_i, which sum to one.
+        The p_i, which sum to one: by default |D_i| over the number of all rows.
     dtype : dtype, default float64
         Of models.
 

@@ -111,9 +111,9 @@ class Atoms(ABC):
         Atoms are counted as `selection` does, and `sparsity` is the paper's tau or 2 tau.
         `correlations` are Psi' w. For orthonormal atoms the tau largest inner products are the best
         choice: with the best approximation w_tau of w by tau atoms,
-        ||w - P_Lambda w|| <= eta ||w - w_tau|| holds with eta = 1 (the paper's eta_1 and eta_2;
-        eta_3 = 1 concerns the size of the projection). For other atoms no finite eta holds in every
-        dictionary. Ties break towards the lower index.
+        ||w - P_Lambda w|| <= eta ||w - w_tau|| holds with eta = 1 (the paper's eta_1, eta_2
+        and eta_3). For other atoms no finite eta holds in every dictionary. Ties break towards the
+        lower index.
         """
         return self.selection.select(self.normalised(correlations), sparsity)
 

@@ -2,8 +2,9 @@
 
 `FedGradMP` is a method (`fgmp.rounds`) that starts from zero and has one exchange a round. Its
 `client_update` is the loop over the local iterations of the pseudo-code, and its `server_update`
-the projection after the mean. The rest is elsewhere: the loop over the rounds and the cohort in
-`rounds.iterate`, the mean in `Updates.mean`, the weights p_i in the federation, and the accuracy
+the projection after the mean. The rest is elsewhere: the loop over the rounds and the draw of the
+cohort in `rounds.iterate`, the loop over its clients in `_compiled.registry.compute_updates`, the
+mean in `Updates.mean`, the weights p_i in the federation, and the accuracy
 delta of Algorithm 2 in the solver. A compiled kernel may stand for `client_update`, up to rounding;
 ``with fgmp.backend("reference"):`` runs the code below.
 """
@@ -50,13 +51,15 @@ class FedGradMP(Method):
         The atoms; the standard basis by default.
     solver : Solver or None
         How a client minimises f_i over the span of the merged atoms: `Exact` (Algorithm 1), or
-        `GradientDescent`, `SGD`, `Newton` (Algorithm 2, whose accuracy delta is reached by an
-        `accuracy` without `steps` only, or a warning says that it is not). None is `Exact` for the
-        squared loss, and one step of gradient descent with a line search for the logistic and the
-        softmax loss (`fgmp.solvers.solver_for` says why).
+        `GradientDescent`, `SGD`, `Newton` (Algorithm 2, in which ||b - b_opt|| <= delta:
+        `GradientDescent` and `Newton` guarantee it if given `accuracy` and no `steps`, and else a
+        warning says that it is not). None takes what `loss.local_solver` names: `Exact` for the
+        squared loss, and one step of gradient descent with a line search unless a loss says
+        otherwise (`fgmp.solvers.solver_for` says why).
     radius : float or None
-        R: clients and server project onto the ball ||x||_2 <= R (Algorithm 2, optional step), with
-        the norm of all entries. (For several classes the paper's Section IV-D bounds each column.)
+        R: clients and server project onto the ball ||Psi alpha||_2 <= R of the signal (Algorithm 2,
+        optional step), with the norm of all entries. (For several classes the paper's Section IV-D
+        bounds the coefficients of each.)
         None is no ball.
     selection : Selection
         What counts as one of the tau, and the atoms that always stay: `PerOutput` by default.
@@ -74,11 +77,12 @@ class FedGradMP(Method):
 
     Notes
     -----
-    The pseudo-code leaves three things open. Every client starts a round with Lambda = supp(x_t),
-    as the proof of the paper's lemma on identification needs (line 441 of its source, Lemma 3 in
-    ERRATA.md): x has to lie in the span of Gamma-hat. The weights p_i are scaled to sum to one over
-    the updates that are accepted. Of several minimisers `Exact` takes, for the squared loss, the
-    one of minimum norm; the other solvers start from x and tend to the one nearest to it.
+    The pseudo-code sets Lambda once and never resets it. Here every client starts a round with
+    Lambda = supp(x_t), as the proof of the lemma that bounds what is outside of Gamma-hat needs
+    (line 441 of the paper's source, Lemma 3 in ERRATA.md): x has to lie in the span of Gamma-hat.
+    The weights p_i are scaled to sum to one over the updates that are accepted. Of several
+    minimisers `Exact` takes, for the squared loss, the one of minimum norm; the other solvers start
+    from x and tend to the one nearest to it.
 
     The eta_1, eta_2 and eta_3 of the paper's approximate projections are 1 for orthonormal atoms.
     For matching pursuit and for thresholding no finite bound holds in every dictionary;
@@ -176,7 +180,7 @@ class FedGradMP(Method):
             # Gamma-hat = Gamma u Lambda, with Lambda = x.support
             merged = union(gamma, x.support, r.size)
 
-            # b = argmin f_i over the span of the atoms of Gamma-hat (the range R(A_Gamma-hat))
+            # b = argmin of f_i, over all its rows, in the span of the atoms of Gamma-hat
             b = minimise_on(merged, client, psi, solver, x, rng)
 
             # x = Pi_R P_Lambda b with Lambda = approx_tau(b), which CoSaMP calls pruning

@@ -59,8 +59,8 @@ class Loss(ABC):
 
     local_solver: str = "one_step"
     """How a client lowers f_i unless a solver is named: ``"exact"``, to its minimiser, or
-    ``"one_step"``, by one step of gradient descent whose length a line search chooses, if f_i need
-    not have a minimiser. `fgmp.solvers.solver_for` has the solver for each."""
+    ``"one_step"``, by one step of gradient descent whose length a line search chooses, for losses
+    whose f_i may have no minimiser. `fgmp.solvers.solver_for` has the solver for each."""
 
     is_binary: bool = False
     """Whether the targets are -1 and +1, which `Federation.from_arrays` makes of any two labels."""
@@ -117,11 +117,11 @@ class Loss(ABC):
         return wrong
 
     def ahead(self, moves: Array, targets: Array) -> Array | None:
-        """Return how far moves of the predictions go where l falls for ever, or None if nowhere.
+        """Return numbers that show whether l falls without end as predictions move, or None.
 
-        The shape is (n_rows, k). A move is a direction in which l has no minimum in a row if none
-        of the k numbers is negative, and one is positive. It tells whether rows leave a minimiser.
-        By default these are the `leads` of a loss of labels.
+        The shape is (n_rows, k). In a row the move is a direction in which l has no minimum if none
+        of the k numbers is negative, and one is positive. None is for a loss that has a minimum
+        along every direction. By default these are the `leads` of a loss of labels.
         """
         return None if self.leads is None else self.leads(moves, targets)
 

@@ -136,10 +136,10 @@ class Method:
         """
 
     def repeats_itself(self, loss: Loss) -> bool:
-        """Return whether updates include numbers that are the same in every round.
+        """Return whether part of an update is the same in every round.
 
-        Hessians of the squared loss are. Sums of them over different cohorts could be subtracted.
-        Only secure sums ask.
+        Hessians of the squared loss are. The difference of two secure sums, over cohorts that
+        differ by one client, would then be its own. Only secure sums ask.
         """
         return False
 
@@ -352,9 +352,9 @@ def run_round(
     progress: Progress,
     cohort: IndexArray,
 ) -> Progress:
-    """Run all exchanges of one round, or return the state as it was.
+    """Run all exchanges of one round.
 
-    That is so if an exchange leaves no accepted update with a weight.
+    If an exchange leaves no accepted update of positive weight, the state is as it was before.
     """
     state = progress.state
     traffic = Traffic(took_part=np.ones(len(cohort), bool))

@@ -4,11 +4,13 @@ The paper keeps tau atoms of a signal, tau entries of a vector of coefficients. 
 outputs has a matrix of coefficients, with one row for each atom (in the standard basis, a feature)
 and one column for each output, and its entries can be counted in several ways. A `Selection` says
 in which: `PerOutput` counts the entries of each column, as the paper does. (`fgmp.joint_selection`
-has two others.) A vector is a matrix with one column.
+has three others.) A vector is a matrix with one column.
 
-A selection defines the hard threshold H_tau(v) and the soft threshold S_t(v), which the baselines
-use, and orthogonal matching pursuit, for atoms that are not orthonormal. Atoms in `always_include`,
-such as a constant feature, stay in every selection and do not count. (They are not in the paper.)
+FedGradMP takes Gamma with `select`, and prunes with `select_from`; the rest serves these two and
+the baselines. A selection defines the hard threshold H_tau(v) and the soft threshold, which the
+baselines use, and orthogonal matching pursuit, for atoms that are not orthonormal. Atoms in
+`always_include`, such as a constant feature, stay in every selection and do not count. (They are
+not in the paper.)
 
 A selection of a user overrides `top_mask` and `n_selected`, and `pursue` if it is to serve matching
 pursuit.
@@ -81,9 +83,9 @@ class Selection:
         raise NotImplementedError(f"{type(self).__name__} has no n_selected")
 
     def blocks(self, support: IndexArray, shape: tuple[int, ...]) -> IndexArray | None:
-        """Return the block of each position of a support, if whole blocks go in an elimination.
+        """Return the block of each position of a support, if elimination removes whole blocks.
 
-        None, the default, is that an entry costs what it costs alone.
+        None, the default, is that entries are removed one by one. `fgmp.shared_support` asks.
         """
         return None
 
@@ -204,7 +206,7 @@ PER_OUTPUT = PerOutput()
 
 def check_selection(selection: object) -> None:
     """Raise a ValueError for anything that is not a selection."""
-    check_kind("selection", selection, Selection, "PerOutput(), PerAtom() or Overall()")
+    check_kind("selection", selection, Selection, "PerOutput(), PerAtom(), PerBlock() or Overall()")
 
 
 def positions_of(atoms: IndexArray, n_outputs: int) -> IndexArray:

@@ -3,8 +3,9 @@
 In each local iteration a client merges 2 tau atoms of the gradient with those of its model, and
 minimises its objective f_i over signals that are combinations of the merged atoms.
 `RestrictedProblem` is this problem, of a few coefficients, and a `Solver` minimises it: here
-`Exact`, by least squares (Algorithm 1), and `SGD` (Algorithm 2). `fgmp.descent` has gradient
-descent with a line search and Newton's method, which reach a given accuracy delta.
+`Exact`, by least squares (Algorithm 1), and `SGD`, a number of steps without a guarantee of the
+accuracy delta of Algorithm 2 (paper, Section V-B). `fgmp.descent` has gradient descent with a line
+search and Newton's method, which reach a given delta.
 """
 
 from __future__ import annotations
@@ -171,8 +172,8 @@ class Solver(ABC):
 
 
 # Newton's method, with which `Exact` minimises losses that are not quadratic, and one step of
-# gradient descent, which `solver_for` takes for them. `fgmp.descent` is built on this module and
-# adds both, while `fgmp` is imported; then they stay.
+# gradient descent, which `solver_for` takes for them. `fgmp.descent`, which builds on this module,
+# fills this while `fgmp` is imported: an import from here would be a circle.
 ITERATIVE_SOLVERS: dict[str, Solver] = {}
 
 
@@ -235,8 +236,8 @@ class SGD(Solver):
     -----
     A step is alpha <- alpha - learning_rate * grad h_j(alpha), with h_j the problem on minibatch j.
     These are the coefficients of the merged atoms: in the standard basis and for orthonormal atoms
-    a step on the signal itself. In other atoms it is a step on the coefficients, and not on the
-    signal as in the paper: to orthonormalise would cost more than the step.
+    a step on the signal itself. In other atoms it differs from a step on the signal, and the paper
+    does not say which it takes: to orthonormalise would cost more than the step.
 
     Examples
     --------

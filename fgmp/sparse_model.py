@@ -6,9 +6,9 @@ atoms, and A for Psi in Section IV-D, where the data are B.) In the standard bas
 identity: the atoms are the features, and x = alpha. The support of a model lists the positions at
 which alpha may differ from zero; at all others it is zero.
 
-In `client`, `fedgradmp`, `rounds` and `aggregation` a variable x holds the coefficients alpha, and
-the features of a client are A_i Psi, so that predictions are A_i Psi alpha. In the formulas of
-`dictionaries` and `solvers`, in `Result.x` and in any `truth`, x is the signal.
+In code a variable x holds the coefficients alpha, and the features of a client are A_i Psi, so that
+predictions are A_i Psi alpha. In the formulas of the paper (the gradient at x, b, P_Lambda b,
+||x||), in `Result.x` and in any `truth`, x is the signal.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ claim("rip-blind", "the fifth of the clients with the largest means: a Gaussian 
 # The theorems need squared lengths, and for those the number is the RIP constant $\delta_\tau \le 2\varepsilon +
 # \varepsilon^2$: the smallest $\delta_\tau$ with $(1 - \delta_\tau)\|z\|^2 \le \|A\Psi z\|^2/\|A\|_F^2 \le (1 +
 # \delta_\tau)\|z\|^2$. So it falls with slope $-1/2$ too, or a little more steeply where $\varepsilon^2$ counts. But
-# the paper goes on to print $\delta_\tau_\tau = C_1\,\tau\log(n/\tau) / \mathrm{sr}(A)$, without the square root:
+# the paper goes on to print $\delta_\tau = C_1\,\tau\log(n/\tau) / \mathrm{sr}(A)$, without the square root:
 # slope $-1$. Measure it, with the $k$ lowest cosines in $\mathbb{R}^n$ as $A$: unit rows, all singular values equal,
 # $\mathrm{sr} = k$.
 
