@@ -15,7 +15,7 @@
 #
 # ![The frame, and the frame that FedGradMP recovers from thirty measurements a client](pictures/02_video_ksvd.png)
 #
-# Fifty clients with thirty measurements each recover a frame of 76,800 pixels, as five coefficients of atoms that were
+# Fifty clients with thirty measurements each come as near to a frame of 76,800 pixels as five atoms allow, which were
 # learnt from earlier frames. What is missing is what no five atoms can show.
 #
 # **What you will see**

@@ -14,10 +14,12 @@
 #
 # ![With more clients beta grows, the residual stays, the measured error falls](pictures/04_statistical_rate.png)
 #
-# With more clients the measured error falls, as it should. But what Theorem 1 leaves over at the end stays where it
-# is, and the number $\beta$, which the paper's argument for the rate takes to be a constant, grows.
+# More clients lower the error, as pooling their rows would, and what Theorem 1 leaves over at the end does not see it:
+# it stays where it is, because the number $\beta$, which the paper's argument for the rate takes to be a constant,
+# grows.
 #
-# This chapter comes before the theorem, because its first figure explains why every bound of the next three is loose.
+# This chapter comes before the theorem, because its first figure explains one of the reasons why the bounds of 06 and
+# 07 are loose.
 #
 # **What you will see**
 # - what sixty-four clients send, and where their mean lies;

@@ -15,7 +15,7 @@
 #
 # ![Condition numbers of the paper's clients against squared mean over variance](pictures/05_restricted_convexity.png)
 #
-# FedGradMP needs curvature along sparse directions only. But the theorem also wants these directions to bend nearly
+# The theory asks for curvature along sparse directions only. But the theorem also wants these directions to bend nearly
 # alike: their condition number must stay below 1.102. The clients of the paper's Figure 1 are far above that, even
 # for a model with one nonzero entry. The larger the common mean of their data, the farther.
 #

@@ -15,8 +15,8 @@
 # ![Squared error and bound against rounds, with and without noise](pictures/06_convergence_theorem.png)
 #
 # On clients whose columns are nearly orthonormal, the bound of the theorem (black) is above the error of the run
-# (orange) in every round, and below that of the zero model: it is true, and it says something. It is also too large
-# by many orders of magnitude.
+# (orange) in every round of every run, and below that of the zero model. It is also too large by many orders of
+# magnitude.
 #
 # **What you will see**
 # - what each of the three steps of a local iteration loses, and the lemma about it;

@@ -14,8 +14,9 @@
 #
 # ![Promised and measured errors of three ways to run FedGradMP](pictures/07_minibatches_solvers_cohorts.png)
 #
-# One federation, three ways to run it, with other data on each seed. The promises (squares) are true, and below the
-# error of the model that is zero everywhere. The runs (dots) are better by orders of magnitude.
+# What the theorems promise for minibatches, inexact solvers and cohorts holds on every run, and the runs (dots) are
+# better than the promises (squares) by orders of magnitude. One federation, three ways to run it, with other data on
+# each seed; all promises are below the error of the model that is zero everywhere.
 #
 # **What you will see**
 # - minibatches: their variance has no bound, but it has one along a run, and then there is a trade-off in $\theta$;

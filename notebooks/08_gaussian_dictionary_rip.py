@@ -15,7 +15,8 @@
 #
 # ![Left, the flat direction is on a sparse circle, right, between circles](pictures/08_gaussian_dictionary_rip.png)
 #
-# Directions of a client with three features, of which the first two are equal. Left, the flat direction (white dot)
+# Where two columns are equal there is no curvature along a sparse direction, and a random dictionary turns the flat
+# direction away. A client has three features, of which the first two are equal. Left, the flat direction (white dot)
 # lies on one of the three circles where the 2-sparse directions are, so there is no curvature where it is needed.
 # Right, the same data in a random dictionary: there is still a flat direction, but it has been turned away from the
 # circles.
@@ -351,8 +352,8 @@ claim("rip-fedgradmp", f"clients with twins: exact in {rounds} rounds in a dicti
 # A random dictionary turns the flat directions of the data away from the sparse ones: twins, whose condition number
 # is infinite in the standard basis, have 2.06 in the dictionary. The rate is slower than printed: the RIP constant
 # falls with the stable rank at a slope of -0.543, not -1. On clients with twins and few rows FedGradMP is then exact,
-# where it stays far off in the standard basis. A client with a common mean has a stable rank near 1, and for it the
-# dictionary makes things worse.
+# if the signal is sparse in the dictionary; if it is sparse in features with twins, no method can tell which was meant.
+# A client with a common mean has a stable rank near 1, and for it the dictionary makes things worse.
 #
 # ## Predict, then change
 #

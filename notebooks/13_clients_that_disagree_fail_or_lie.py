@@ -14,7 +14,8 @@
 #
 # ![Error where clients disagree, fail, and lie](pictures/13_clients_that_disagree_fail_or_lie.png)
 #
-# Left: each client has one feature of its own beside the shared ones. FedGradMP does not notice, until that feature is
+# Disagreement beyond a point breaks FedGradMP, garbage does no harm, and lies need a median. Left: each client has one
+# feature of its own beside the shared ones. FedGradMP does not notice, until that feature is
 # larger than a shared one; then clients drop shared features, and the error jumps. Middle: an answer that the server
 # can recognise as garbage costs as much as no answer, and no more. Right: a lie in the right format is averaged; a
 # median withstands it, if clients have rows enough to find the support alone.
@@ -229,7 +230,7 @@ before, after = apart["private"][0][below].max(axis=0), apart["private"][0][abov
 claim("disagree-cliff",
     f"a private feature each, N={N}, {m} rows, n={n}, tau={tau}: FedGradMP is exact (1e-6) while it is smaller than "
     "a shared entry, and off by more than 0.1 where it is larger",
-    {"below": np.maximum(before, 1e-14), "above": after}, (before < 1e-6) & (after > 0.1), floor=1e-12,
+    {"before it": np.maximum(before, 1e-14), "after it": after}, (before < 1e-6) & (after > 0.1), floor=1e-12,
     source="ours, clients that disagree", expected="below 1e-6; above 0.1")
 
 # %% tags=["hide-input"]
@@ -457,7 +458,7 @@ claim("lies-cost",
 #    size 1 the error is 0.71, the size of a shared entry. So one of the two is lost.
 #
 #    ```text
-#    [holds] disagree-cliff: below below 1e-12..., above 0.709 (0.708 to 0.711); 10 seeds
+#    [holds] disagree-cliff: before it below 1e-12..., after it 0.709 (0.708 to 0.711); 10 seeds
 #    ```
 #
 #    </details>

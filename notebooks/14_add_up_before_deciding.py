@@ -23,7 +23,7 @@
 # - what one client of five rows sees, what the sum of fifty sees, and why the sum is enough;
 # - `SharedSupportGradMP`: sketches that add up and are drawn anew, and features taken away one by one;
 # - which of the two does what, for clients that are alike and clients that differ;
-# - `polish`, one closing exchange that takes the result of any method to pooled least squares;
+# - `polish`, one closing exchange that replaces the values of any result by pooled least squares on its features;
 # - all diseases of this book and their cures, in one picture.
 #
 # **Where it is in the paper.** It is not: `SharedSupportGradMP` and `polish` are this project's own. The sketch and the
@@ -260,10 +260,10 @@ alt(fig, "Twelve maps of exact recovery, rows of a client upwards. Above, agains
 # clients, below five nonzeros. "Five steps" is FedGradMP with five gradient steps in place of an exact solution.*
 #
 # FedGradMP needs about $3\tau$ rows a client, because a client solves on $3\tau$ features, exactly, and it gains
-# nothing from more clients (bottom). Five gradient steps need fewer rows and more rounds, and gain a little. With a
-# shared support, and with all data in one place, what counts is the number of rows in all. How close are the two? For
-# each column of the maps, take the number of rows at which the success passes 50 % (between two cells by interpolation
-# on the logarithm), and divide.
+# nothing from more clients on this grid (bottom). Five gradient steps need fewer rows and more rounds, and gain a
+# little. With a shared support, and with all data in one place, what counts is the number of rows in all. How close are
+# the two? For each column of the maps, take the number of rows at which the success passes 50 % (between two cells by
+# interpolation on the logarithm), and divide.
 
 # %% tags=["hide-input"]
 contours = np.array([[passes_half(share, samples) for share in shares[one].T] for one in columns])
@@ -466,7 +466,8 @@ mixing = rng.standard_normal((400, size)) / np.sqrt(400)  # a Gaussian dictionar
 
 # %%
 others = [plain() for _ in range(30)]
-own = [missing + 0.8 * np.eye(size)[rng.integers(size)] for _ in others]  # a private feature each
+free = np.flatnonzero(missing == 0)
+own = [missing + 0.8 * np.eye(size)[rng.choice(free)] for _ in others]  # a private feature each
 pulls = [A.T @ (A @ x) / rows_of_each for A, x in zip(others, own, strict=True)]
 
 # %% tags=["hide-input"]

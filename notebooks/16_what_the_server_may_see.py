@@ -15,8 +15,8 @@
 # ![A digit, its gradient in the open and under masks, and means over thirty](pictures/16_what_the_server_may_see.png)
 #
 # A client that holds a single image and sends its gradient in the open has sent the image. Under masks the server holds
-# noise, and the mean over thirty clients, which shows none of them clearly. Noise on that mean hides even that somebody
-# took part; it also hides most of what the mean was for.
+# noise, and the mean over thirty clients, which shows none of them clearly. Noise on that mean limits what it tells of
+# any one of them, here to a factor of 7.4, which is weak; it also hides most of what the mean was for.
 #
 # **What you will see**
 # - an image, read out of a gradient;

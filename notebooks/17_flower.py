@@ -125,13 +125,20 @@ with tempfile.TemporaryDirectory() as folder:
 # %%
 here = {name: fgmp.simulate(each, fed, **plan) for name, each in runners.items()}
 
+
 # %% [markdown]
 # ## The same model, from these bytes
 
 # %%
+def bytes_in_a_round(sent_so_far):
+    """What a client sends in a round: the size of a message, times the messages of a client in a round."""
+    n_bytes, n_messages = sent_so_far[-1]
+    return n_bytes / n_messages * round(n_messages / (rounds * cohort_size))
+
+
 for name in runners:
     numbers = runs[name].history["bytes_up"][-1] / (rounds * cohort_size)
-    in_all = np.divide(*sent[name][-1])
+    in_all = bytes_in_a_round(sent[name])
     print(f"{name}: a client sends {in_all:.0f} bytes in a round, of which {numbers:.0f} are numbers")
 
 # %% tags=["headline", "hide-input"]
@@ -154,7 +161,7 @@ _ = ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
 # ([14_add_up_before_deciding](14_add_up_before_deciding.ipynb)).
 
 # %% tags=["hide-input"]
-ratio = np.divide(*sent["FedAvg"][-1]) / np.divide(*sent["FedGradMP"][-1])
+ratio = bytes_in_a_round(sent["FedAvg"]) / bytes_in_a_round(sent["FedGradMP"])
 claim("flower-bytes",
     f"over Flower, a client of dense FedAvg sends at least 20 times the bytes of FedGradMP, tau = {sparsity}, n = "
     f"{n_features}, names and frames included",

@@ -6,6 +6,7 @@ A file holds numbers and names only, so that reading a model runs no code of its
 import json
 import math
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ def model_to_json(model: Any) -> str:
         names = np.asarray(model.encoding_.column_names(), object)
     content: dict[str, Any] = {
         "format": _FORMAT,
+        "fgmp": version("fgmp"),
         "estimator": type(model).__name__,
         "parameters": {
             name: _encode(getattr(model, name))

@@ -230,7 +230,7 @@ def measure_performance(
     return Performance(
         columns,
         f"{type(model).__name__} with {len(model.support_)} features on {sum(rows):,} rows",
-        _notes(model, loss, by, has_gaps=bool(np.isnan(numbers).any())),
+        _notes(model, loss, by, names, has_gaps=bool(np.isnan(numbers).any())),
         sent,
         _facts(model, [str(name) for name in names], by, sent),
     )
@@ -343,12 +343,20 @@ def _pooled_measures(
     return [observed, predicted, auc, auc_se, square, value]
 
 
-def _notes(model: Any, loss: Loss, by: str, has_gaps: bool) -> tuple[str, ...]:
+def _notes(
+    model: Any, loss: Loss, by: str, names: Sequence[Any], has_gaps: bool
+) -> tuple[str, ...]:
     """Return how the measures are to be read."""
     notes = [
         "intercept: of a calibration with the slope 1, by how much predictions are too low; slope: "
         "below 1 they are too extreme. A model that is right has 0 and 1."
     ]
+    in_fit = [str(name) for name in names if name in list(model.groups_)]
+    if in_fit:
+        notes.append(
+            f"Part of the fit: {', '.join(in_fit)}. On rows that a model was fitted to its measures "
+            "are too kind; a group that was left out shows how good it is at a new one."
+        )
     if by == "all" and not loss.is_quadratic:
         notes.append("AUC: of pairs within a group, because pairs of two groups are in no sum.")
     if has_gaps and by == "groups":
