@@ -354,8 +354,8 @@ def _notes(
     in_fit = [str(name) for name in names if name in list(model.groups_)]
     if in_fit:
         notes.append(
-            f"Part of the fit: {', '.join(in_fit)}. On rows that a model was fitted to its measures "
-            "are too kind; a group that was left out shows how good it is at a new one."
+            f"Part of the fit: {', '.join(in_fit)}. On rows that a model was fitted to its "
+            "measures are too kind; a group that was left out shows how good it is at a new one."
         )
     if by == "all" and not loss.is_quadratic:
         notes.append("AUC: of pairs within a group, because pairs of two groups are in no sum.")
