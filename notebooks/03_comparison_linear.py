@@ -17,8 +17,8 @@
 # FedGradMP is ahead of all rivals for forty rounds; with more of them and a larger step than the paper tried, FedIterHT
 # (broken blue) ends lower where the clients differ little (top), and not in the median where they differ more (middle).
 # Two rounds bring FedGradMP below an error of 0.1 (top); after forty FedIterHT, the best rival, is at 0.5 and the
-# others are near 1. The grey line is an **oracle**: least squares on the rows of all clients, by a solver that is told which
-# features are not zero.
+# others are near 1. The grey line is an **oracle**: least squares on the rows of all clients, by a solver that is told
+# which features are not zero.
 #
 # **What you will see**
 # - the rivals, their update rules, and one search that picks a learning rate for each of them;
