@@ -72,9 +72,9 @@ with tau, the `sparsity`, the number of atoms of a model, P_Lambda the projectio
 the atoms Lambda, and Pi_R that onto the ball. `FedGradMP.client_update` and `rounds.run_round` are
 these lines, fifty in all. To follow them from the data up to `simulate`, read in this order:
 
-1. `client.py`: the rows of a client, its objective, gradients and minibatches
+1. `sparse_model.py`: a vector, or a matrix, with few entries that are not zero
 2. `losses.py`: the objective of a row
-3. `sparse_model.py`: a vector, or a matrix, with few entries that are not zero
+3. `client.py`: the rows of a client, its objective, gradients and minibatches
 4. `selection.py`: what counts as one of the tau atoms
 5. `dictionaries.py`: atoms, and projection onto a few of them
 6. `solvers.py`: the restricted problem, and how a client minimises it

@@ -107,7 +107,7 @@ class Client:
         return float(total * self.loss.row_weight(self.n_samples))
 
     def gradient(self, x: Array | SparseModel, rows: IndexArray | None = None) -> Array:
-        """Return the gradient w A_i' l'(A_i x, y_i) of f_i at x.
+        """Return the gradient w A_i^T l'(A_i x, y_i) of f_i at x.
 
         With `rows`, return the gradient of g_{i,j}, the same mean over the rows of minibatch j. (If
         the loss is a sum, it is the sum over these rows: on average b/|D_i| of the gradient of
@@ -161,8 +161,8 @@ class ProblemInfo:
     Attributes
     ----------
     n_features : int
-        Number of coefficients for each output, which is that of the columns of the features: n, or
-        the number of atoms if the method has a dictionary, because the features are then A_i Psi.
+        Number of coefficients for each output: n, the columns of the data, or the number d of atoms
+        if the method has a dictionary, because the features are then A_i Psi.
     loss : Loss
     rows : sequence of int
         |D_i|, the number of rows of each client.

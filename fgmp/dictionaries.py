@@ -99,7 +99,7 @@ class Atoms(ABC):
 
     @abstractmethod
     def inner_products(self, atoms: IndexArray) -> Array:
-        """Return Psi_S' Psi_S for the atoms in S, shape (k, k); S may repeat an atom."""
+        """Return the inner products of atoms, shape (k, k); an atom may be there twice."""
 
     @abstractmethod
     def norm(self, model: SparseModel) -> float:

@@ -4,9 +4,10 @@ The objective of client i with the rows d_j and the targets y_j, j in D_i, is
 
     f_i(x) = w sum_j l(d_j' x, y_j)    with the weight w of a row, 1/|D_i| by default,
 
-its gradient is w A_i' l'(A_i x, y_i), and its Hessian times v is w A_i' (l''(A_i x, y_i) A_i v),
-derivatives being in the prediction. A loss therefore consists of l, l' and l'', row by row, and of
-a few facts that methods and solvers ask for, such as whether it is quadratic.
+its gradient is w A_i^T l'(A_i x, y_i), and its Hessian times v is w A_i^T (l''(A_i x, y_i) A_i v),
+where l' and l'' are derivatives with respect to the prediction. A loss therefore consists of l, l'
+and l'', row by row, and of a few facts that methods and solvers ask for, such as whether it is
+quadratic.
 """
 
 import math
@@ -72,6 +73,20 @@ class Loss(ABC):
     """For a loss of labels, a method ``leads(predictions, targets)`` of shape
     (n_rows, n_labels - 1): the lead of the label of a row over each other label, positive if the
     prediction is on the side of the label. None for a loss of numbers."""
+
+    @abstractmethod
+    def values(self, predictions: Array, targets: Array) -> Array:
+        """Return l(z, y) for each row, shape (n_rows,)."""
+
+    @abstractmethod
+    def derivative(self, predictions: Array, targets: Array) -> Array:
+        """Return l'(z, y) for each row, of the shape of the predictions."""
+
+    @abstractmethod
+    def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
+        """Return l''(z, y) applied to the direction of each row, of the predictions' shape."""
+
+    # What follows has a default; of it FedGradMP asks for `row_weight` and `model_shape`.
 
     @property
     def class_labels(self) -> Array | None:
@@ -140,18 +155,6 @@ class Loss(ABC):
     def mean_of(self, predictions: Array) -> Array:
         """Return the expected targets of predictions, for a loss of numbers: the inverse link."""
         return predictions
-
-    @abstractmethod
-    def values(self, predictions: Array, targets: Array) -> Array:
-        """Return l(z, y) for each row, shape (n_rows,)."""
-
-    @abstractmethod
-    def derivative(self, predictions: Array, targets: Array) -> Array:
-        """Return l'(z, y) for each row, of the shape of the predictions."""
-
-    @abstractmethod
-    def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
-        """Return l''(z, y) applied to the direction of each row, of the predictions' shape."""
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,10 @@
 In each exchange of a round the server sends a message to a cohort, and every client computes an
 update from its own rows. `server_update` is given the state of the server and, of the updates, only
 their aggregate. A `Transport` (`fgmp.transport`; in a simulation, the federation) carries the
-messages, and an `Aggregator` combines the updates; what the server sees of single updates on the
-way is up to the aggregator's `PrivacyMechanism`. None of them depends on a particular method.
+messages: it has `run_clients` and `objectives`, `prepare`, which gives the clients a method's
+dictionary, and knows the `weights` and the `info` of the clients. An `Aggregator` combines the
+updates; what the server sees of single updates on the way is up to the aggregator's
+`PrivacyMechanism`. None of them depends on a particular method.
 """
 
 from __future__ import annotations
@@ -68,7 +70,8 @@ class Exchange(NamedTuple):
     >>> state = method.start(federation.info)
     >>> message, rng = exchange.message(state), np.random.default_rng(0)
     >>> updates = [exchange.client_update(client, message, rng) for client in federation.clients]
-    >>> state = exchange.server_update(state, np.mean(updates, axis=0))
+    >>> mean = np.mean(updates, axis=0)  # all p_i are equal here
+    >>> state = exchange.server_update(state, mean)
     >>> np.allclose(state, fgmp.simulate(method, federation, rounds=1).x)
     True
     """
@@ -80,7 +83,7 @@ class Exchange(NamedTuple):
 
 
 class Method:
-    """A federated method: hyper-parameters over pure functions.
+    """A federated method: its parameters, and functions of nothing but their arguments.
 
     A subclass has `start` and `exchanges`. A state is any object that can be pickled. If it is not
     the model itself, the subclass overrides `coefficients` too.
@@ -301,13 +304,13 @@ class Progress:
     rejected: Counter[str] = field(default_factory=Counter)
     counted: int = 0
 
-    def advanced(self, state: State, traffic: Traffic) -> Progress:
+    def with_new_state(self, state: State, traffic: Traffic) -> Progress:
         """Return the progress after one more round, which led to a new state."""
-        after = self.unchanged(traffic)
+        after = self.with_state_kept(traffic)
         clients = int(np.count_nonzero(traffic.took_part))
         return replace(after, state=state, clients=clients, counted=self.counted + 1)
 
-    def unchanged(self, traffic: Traffic) -> Progress:
+    def with_state_kept(self, traffic: Traffic) -> Progress:
         """Return the progress after one more round, in which nobody answered some exchange."""
         return replace(
             self,
@@ -368,7 +371,7 @@ def run_round(
         traffic.add(message, updates)
 
         if updates.is_empty:
-            return progress.unchanged(traffic)  # rounds are atomic
+            return progress.with_state_kept(traffic)  # rounds are atomic
         aggregate = update_spec.from_row(aggregator(updates))
         state = exchange.server_update(state, aggregate)
-    return progress.advanced(state, traffic)
+    return progress.with_new_state(state, traffic)

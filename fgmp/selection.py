@@ -153,7 +153,7 @@ class Selection:
         return v * self.keep_mask(v, count)
 
     def soft(self, v: Array, threshold: float) -> Array:
-        """Return S_t(v) = sign(v) max(|v| - t, 0), except for the atoms in `always_include`."""
+        """Return sign(v) max(|v| - threshold, 0), except for the atoms in `always_include`."""
         threshold = float(threshold)  # a NumPy float64 would turn float32 into float64
         clipped: Array = v.clip(-threshold, threshold)
         clipped[list(self.always_include)] = 0

@@ -114,7 +114,7 @@ def simulate(
         "clients",
         clients,
         ("prepare", "run_clients", "objectives"),
-        "a Federation, or another transport",
+        "a Federation, or another transport (which has weights and info, too)",
     )
     rounds = check_integer("rounds", rounds, at_least=0)
     expected = "an aggregator, such as fgmp.Mean() or fgmp.SecureSum()"
