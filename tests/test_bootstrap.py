@@ -136,6 +136,7 @@ def test_drawn_groups_count_as_rows_of_their_weight():
 
 
 def test_the_number_of_processes_changes_no_bit_and_the_repr_is_short():
+    """One process and two give the same coefficients, and the repr is short."""
     X, y, groups = regression_table()
     model = fgmp.FedGradMPRegressor(3).fit(X, y, groups)
     one, two = (model.bootstrap(4, random_state=0, n_jobs=n_jobs) for n_jobs in (1, 2))

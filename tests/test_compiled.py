@@ -94,6 +94,7 @@ def close(one, other, dtype):
 @pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_kernel_is_taken_and_equals_the_reference(name, loss, dtype):
+    """The results agree, and only full batches of losses that are not squared fall back."""
     if name == "full batch" and loss != "squared":
         reason = "no kernel for these options or data"  # exact minimisers of other losses
         assert fallbacks_of(KERNELS[name], data(loss, dtype)) == reason
@@ -235,12 +236,14 @@ REFERENCE = {
 
 @pytest.mark.parametrize("name", REFERENCE)
 def test_options_without_a_kernel_run_the_reference(name):
+    """Every update falls back, and the reason is the options or the data."""
     assert fallbacks_of(REFERENCE[name], data("squared")) == "no kernel for these options or data"
 
 
 @pytest.mark.parametrize("sparsity", [100, 101])
 @pytest.mark.parametrize("hard", [True, False])
 def test_a_kernel_selects_at_most_a_hundred_entries(sparsity, hard):
+    """With 101 entries the reference runs, unless all entries are kept."""
     federation = fgmp.make_sparse_regression(3, 250, 120, 4, rng=0)
     method = fgmp.FedGradMP(sparsity, 1)
     if hard:
@@ -255,6 +258,7 @@ def test_a_kernel_selects_at_most_a_hundred_entries(sparsity, hard):
 @pytest.mark.parametrize("layout", ["sparse", "transposed"])
 @pytest.mark.parametrize("name", ["pursuit", "average"])
 def test_rows_that_are_not_one_dense_array_run_the_reference(name, layout):
+    """Sparse and transposed features fall back."""
     federation = data("squared")
     features = federation.features
     if layout == "sparse":
@@ -268,6 +272,8 @@ def test_rows_that_are_not_one_dense_array_run_the_reference(name, layout):
 
 @pytest.mark.parametrize("name", ["pursuit", "average"])
 def test_a_subclass_of_a_loss_runs_the_reference(name):
+    """Its own derivative is used, and the reason is the loss."""
+
     class SignLoss(fgmp.SquaredLoss):
         def derivative(self, predictions, targets):
             return np.sign(predictions - targets)
@@ -283,6 +289,7 @@ def test_a_subclass_of_a_loss_runs_the_reference(name):
     "method", [fgmp.SharedSupportGradMP(4), fgmp.FastFedDualAvg(l1_weight=0.05, **STEPS)], ids=repr
 )
 def test_a_method_without_a_kernel_runs_the_reference(method):
+    """Every update falls back, and the reason is the method."""
     assert fallbacks_of(method, data("squared")) == "no kernel for this method"
 
 
@@ -322,6 +329,7 @@ STEPS_OF_CLASSES = [
 
 @pytest.mark.parametrize("method_class, step, options, reason", STEPS_OF_CLASSES)
 def test_a_subclass_that_overrides_a_step_runs_its_own(method_class, step, options, reason):
+    """The step of the subclass is called, and the reason says why no kernel ran."""
     overridden, calls = counting(method_class, step)
     assert fallbacks_of(overridden(**options), data("squared")) == reason
     assert calls
@@ -329,11 +337,13 @@ def test_a_subclass_that_overrides_a_step_runs_its_own(method_class, step, optio
 
 @pytest.mark.parametrize("method_class, step, options, reason", STEPS_OF_CLASSES)
 def test_a_subclass_that_overrides_none_has_the_kernel(method_class, step, options, reason):
+    """A new name and docstring alone leave the kernel in use."""
     named = type("Named", (method_class,), {"__doc__": "Another name."})
     assert fgmp.simulate(named(**options), data("squared"), 2, rng=0).backend == "compiled"
 
 
 def test_an_exchange_with_a_function_of_its_own_runs_it():
+    """A client update of its own makes the method one without a kernel."""
     method = fgmp.FedAvg(**STEPS)
     own = with_exchanges(
         method,
@@ -358,6 +368,7 @@ def test_clients_that_a_kernel_does_not_solve_run_the_reference():
 
 
 def test_a_run_in_which_a_kernel_solves_for_nobody_is_the_reference():
+    """With nearly singular columns every update falls back, and the run says reference."""
     A = np.repeat(np.random.default_rng(0).standard_normal((30, 6)), 2, axis=1)
     federation = fgmp.Federation.from_arrays([A, -A], [A[:, 0], A[:, 2]])
     assert fgmp.simulate(fgmp.FedGradMP(4), federation, 0).backend is None
@@ -377,6 +388,7 @@ def test_a_run_in_which_a_kernel_solves_for_nobody_is_the_reference():
     ],
 )
 def test_threads_do_not_change_a_bit(name, loss, monkeypatch):
+    """One thread and forty end at the same bits."""
     monkeypatch.setattr("fgmp._compiled.dispatch._FEW_MULTIPLICATIONS", 0)
     ends = []
     for threads in (1, 2, 5, 40):
@@ -424,6 +436,7 @@ def test_in_the_span_of_the_rows(monkeypatch):
 @pytest.mark.parametrize("length", [1, 4, 23])
 @pytest.mark.parametrize("key", [(7, 2**63 + 5), (2**64 - 1, 2**64 - 3), (0, 0)])
 def test_the_words_are_those_of_numpy(key, length, start):
+    """The keyed stream has the same words as NumPy's Philox, from any start."""
     key, counter = np.array(key, np.uint64), np.array([0, 3 << 32 | 5, 2**40, 11], np.uint64)
     bits = np.random.Philox(key=key, counter=counter)
     with np.errstate(over="ignore"):  # as Python, words overflow aloud
@@ -433,6 +446,7 @@ def test_the_words_are_those_of_numpy(key, length, start):
 
 
 def test_the_largest_are_numbers_and_ties_go_to_the_lower_index():
+    """The highest magnitudes are found in order, and NaN is refused."""
     indices = np.empty(3, np.int64)
     assert kernels.find_largest(np.array([1.0, -3, 2, -1, 2, 2]), indices)
     assert indices.tolist() == [1, 2, 4]
@@ -440,6 +454,7 @@ def test_the_largest_are_numbers_and_ties_go_to_the_lower_index():
 
 
 def test_columns_nearly_alike_in_units_far_apart_cost_no_accuracy():
+    """The pursuit finds the three columns, and their values to eleven digits."""
     rng, ends = np.random.default_rng(60), np.arange(40, 201, 40)
     A, truth = rng.normal(size=(200, 60)), rng.normal(size=3) * [1e5, 1, 1e5]
     A[:, 1] = A[:, 0] + 1e-4 * A[:, 1]
@@ -488,6 +503,7 @@ def filled(loop, dtype=float):
 @pytest.mark.parametrize("content", [b"", b"\0" * 50, b"cut"])
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
 def test_a_damaged_cache_is_said_once_and_done_without(suffix, content, cache):
+    """One advice has the folder, the file and the variable, and the next loop is silent."""
     for file in cache.rglob(f"*.{suffix}"):
         file.write_bytes(file.read_bytes()[:40] if content == b"cut" else content)
     (said,) = filled(compilation.CompiledLoop(fill))
@@ -515,6 +531,7 @@ def test_a_cache_that_cannot_be_written_is_said_once_and_done_without(number, ca
 
 
 def test_it_is_said_of_the_machine_inside_a_fit_too(cache):
+    """The advice on a damaged cache is given even where advice is suppressed."""
     for file in cache.rglob("*.nbi"):
         file.write_bytes(b"")
     with fgmp._support.warnings.suppress_advice():
@@ -543,6 +560,7 @@ def run_with_numba(package, tmp_path):
 
 
 def test_a_damaged_numba_is_said_once_and_the_run_goes_on_with_the_reference(tmp_path):
+    """Both runs are on the reference, and stderr has the reason once."""
     done = run_with_numba("raise ImportError('Numba needs another NumPy')", tmp_path)
     line = "[0 3 3] reference {'numba does not work': 6}\n"
     assert done.stdout == 2 * line, done.stderr
@@ -550,6 +568,7 @@ def test_a_damaged_numba_is_said_once_and_the_run_goes_on_with_the_reference(tmp
 
 
 def test_without_numba_the_run_goes_on_with_the_reference_in_silence(tmp_path):
+    """Both runs are on the reference, and nothing is written to stderr."""
     done = run_with_numba(None, tmp_path)
     assert done.stdout == 2 * "[0 3 3] reference {'numba is missing': 6}\n", done.stderr
     assert done.stderr == ""
@@ -557,6 +576,8 @@ def test_without_numba_the_run_goes_on_with_the_reference_in_silence(tmp_path):
 
 @pytest.mark.parametrize("name", ["pursuit", "average"])
 def test_a_loop_that_cannot_be_compiled_is_said_once_and_the_run_goes_on(name, monkeypatch):
+    """One warning has the reason, and the run ends at the bits of the reference."""
+
     class Failing:
         def prepare(self, *given):
             raise RuntimeError("LLVM")
@@ -575,6 +596,7 @@ def test_a_loop_that_cannot_be_compiled_is_said_once_and_the_run_goes_on(name, m
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_whoever_waits_at_a_terminal_is_told_why(terminal, monkeypatch, cache, capsys):
+    """A long compilation is announced at a terminal, and nowhere else."""
     monkeypatch.setattr(compilation, "_LONG", 0.0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     loop = compilation.CompiledLoop(fill)
@@ -587,6 +609,7 @@ def test_whoever_waits_at_a_terminal_is_told_why(terminal, monkeypatch, cache, c
 @pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_cohort_that_dropped_out_loses_its_round_only(name):
+    """Rounds without clients are counted as missing, and the others go on."""
     faulty = fgmp.Faulty(data("squared"), fgmp.DropOut(probability=0.7))
     result = fgmp.simulate(KERNELS[name], faulty, 8, 1, 3)
     lost = result.history["clients"][1:] == 0
@@ -598,6 +621,7 @@ def backend_of_a_run(**options):
 
 
 def test_contexts_nest_and_end_with_an_error():
+    """The outer choice is back after an inner one, and after an error."""
     assert registry.current_backend() == "compiled"
     with fgmp.backend("reference"):
         assert backend_of_a_run() == "reference"
@@ -610,18 +634,22 @@ def test_contexts_nest_and_end_with_an_error():
 
 
 def test_a_backend_that_is_none_is_refused():
+    """The error has the name that was given and the two that exist."""
     expected = r"name is 'fast'; expected one of 'compiled', 'reference'"
     with pytest.raises(ValueError, match=expected), fgmp.backend("fast"):
         pass
 
 
 def test_each_thread_has_a_choice_of_its_own():
+    """A thread of a pool does not see the choice of the thread that made it."""
     with ThreadPoolExecutor(1) as pool, fgmp.backend("reference"):
         assert pool.submit(backend_of_a_run).result() == "compiled"
         assert backend_of_a_run() == "reference"
 
 
 def test_each_task_has_a_choice_of_its_own():
+    """Two tasks at once keep the backends that they chose."""
+
     async def chosen(name, first, second):
         with fgmp.backend(name):
             first.set()
@@ -661,6 +689,7 @@ def test_the_workers_of_tune_inherit_the_choice(tmp_path):
 
 
 def test_a_run_counts_its_own_updates_only():
+    """Fallbacks start at zero in every run, whatever was done to earlier ones."""
     federation = data("squared")
     for rounds in (2, 3):
         with fgmp.backend("reference"):
@@ -673,12 +702,15 @@ def test_a_run_counts_its_own_updates_only():
 
 
 def test_a_run_without_updates_names_no_backend():
+    """Without rounds, or without clients, the backend is None."""
     assert fgmp.simulate(KERNELS["average"], data("squared"), 0).backend is None
     nobody = fgmp.Faulty(data("squared"), fgmp.DropOut())
     assert fgmp.simulate(KERNELS["average"], nobody, 2).backend is None
 
 
 def test_a_run_that_changes_its_backend_is_mixed():
+    """The fallbacks are the updates after the switch, which ends with its context."""
+
     def switch(run):
         if run.progress.round == 1:
             stack.enter_context(fgmp.backend("reference"))

@@ -66,6 +66,7 @@ def test_code_of_intercepts_finds_levels_and_keeps_age_and_sex(empty_folder):
 
 
 def test_code_of_counts_finds_the_features_that_made_the_data(empty_folder):
+    """The code of the page on counts selects features 2 and 7."""
     model = run_code(ROOT / "docs/howto/counts.md")["model"]
     assert model.support_.tolist() == [2, 7]
 

@@ -41,6 +41,7 @@ def test_a_model_from_json_has_the_predictions_and_the_summary(name):
 
 
 def test_a_model_of_the_other_class_is_refused():
+    """A classifier does not read the file of a regressor."""
     X, y, groups = table_in_several_units()
     text = fgmp.FedGradMPRegressor(2).fit(X, y, groups).to_json()
     with pytest.raises(ValueError, match="model of a FedGradMPRegressor; expected a FedGradMPCla"):
@@ -58,6 +59,7 @@ def test_a_model_of_the_other_class_is_refused():
     ],
 )
 def test_a_damaged_covariance_is_refused_in_words(spoil):
+    """With a part missing or wrong, the text is no model of fgmp."""
     X, y, groups = table_in_several_units()
     content = json.loads(fgmp.FedGradMPRegressor(2).fit(X, y, groups).to_json())
     spoil(content)

@@ -240,6 +240,7 @@ def test_group_of_one_class_changes_no_coefficient_and_is_named(kind):
 
 
 def test_separated_classes_are_an_error_without_a_ridge():
+    """The error says that the classes are separated."""
     X = np.linspace(-1, 1, 60)[:, None]
     groups = np.arange(60) % 3
     y = X[:, 0] > 0
@@ -250,6 +251,7 @@ def test_separated_classes_are_an_error_without_a_ridge():
 
 @pytest.mark.parametrize("kind", ["two classes", "three classes", "counts"])
 def test_model_goes_through_json_with_the_intercepts(kind):
+    """The model that was read predicts the same, and writes the same text."""
     model, X, _, groups = fitted(kind)
     again = type(model).from_json(model.to_json())
     np.testing.assert_array_equal(again.predict(X, groups), model.predict(X, groups))
@@ -267,6 +269,7 @@ def test_report_says_where_the_intercepts_are():
 
 
 def test_bootstrap_draws_groups_with_their_intercepts():
+    """The three chosen features are in at least half of the resamples."""
     model, *_ = fitted("two classes", C=1.0)
     assert model.bootstrap(4, random_state=0).inclusion[[0, 2, 4]].min() >= 0.5
 

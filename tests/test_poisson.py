@@ -33,6 +33,7 @@ def standardized(X):
 
 
 def test_values_are_half_the_deviance_of_scikit_learn():
+    """They agree with mean_poisson_deviance, and are zero where the prediction is the count."""
     rng = np.random.default_rng(0)
     z = rng.standard_normal(50)
     y = rng.poisson(np.exp(z)).astype(float)
@@ -76,6 +77,7 @@ def test_curvature_changes_as_self_concordance_bounds_it(z, u):
 
 @pytest.mark.parametrize("bad", [-1.0, np.nan, 2.0**54])
 def test_target_that_is_no_count_is_refused(bad):
+    """Negative, missing and huge targets are an error that has their array."""
     with pytest.raises(ValueError, match=r"ys\[0\].*(no count|not finite|finite)"):
         fgmp.Federation.from_arrays([np.ones((2, 1))], [[1.0, bad]], loss="poisson")
 
@@ -128,6 +130,7 @@ def test_coefficients_are_those_of_scikit_learn_on_the_support(method, C, secure
 
 
 def test_all_features_are_those_of_scikit_learn():
+    """Without a ridge they agree with PoissonRegressor."""
     X, y, groups = table_of_counts(seed=2)
     model = fgmp.FedGradMPRegressor("all", loss="poisson", C=np.inf).fit(X, y, groups)
     reference = PoissonRegressor(alpha=0, tol=1e-12, max_iter=10_000)
@@ -157,6 +160,7 @@ def test_standard_errors_are_those_of_statsmodels():
 @repeatable(3)
 @given(seed=seeds)
 def test_integer_weights_equal_repeated_rows(seed):
+    """Weights 0, 1 and 2 give the coefficients of rows left out, kept and doubled."""
     X, y, groups = table_of_counts(seed=seed % 1000, n_rows=180)
     weights = np.random.default_rng(seed).integers(0, 3, len(y))
     model = fgmp.FedGradMPRegressor(3, loss="poisson", C=10.0, method="shared")
@@ -168,12 +172,14 @@ def test_integer_weights_equal_repeated_rows(seed):
 
 
 def test_sparsity_by_cross_validation_finds_the_features():
+    """Features 0 and 2 are among at most five."""
     X, y, groups = table_of_counts()
     model = fgmp.FedGradMPRegressor("cv", loss="poisson", random_state=0).fit(X, y, groups)
     assert {0, 2} <= set(model.support_.tolist()) and 2 <= model.sparsity_ <= 5
 
 
 def test_model_goes_through_json():
+    """It keeps its loss and summary, and a file without a loss is one of squared loss."""
     X, y, groups = table_of_counts()
     model = fgmp.FedGradMPRegressor(3, loss="poisson").fit(X, y, groups)
     again = fgmp.FedGradMPRegressor.from_json(model.to_json())
@@ -204,12 +210,14 @@ def test_column_that_no_event_bounds_is_an_error_without_a_ridge():
     ],
 )
 def test_targets_that_are_no_counts_are_refused(y, words):
+    """Negative counts and counts that are all zero are an error in words."""
     X = np.random.default_rng(0).standard_normal((40, 3))
     with pytest.raises(ValueError, match=words):
         fgmp.FedGradMPRegressor(1, loss="poisson").fit(X, y)
 
 
 def test_loss_that_is_none_is_refused():
+    """The error has the name of the loss that was given."""
     with pytest.raises(ValueError, match="loss is 'gamma'; expected"):
         fgmp.FedGradMPRegressor(1, loss="gamma").fit(np.eye(4), np.ones(4))
 

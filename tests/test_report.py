@@ -28,6 +28,7 @@ def test_the_report_has_all_that_the_history_counts(sparsity, secure):
 
 
 def test_the_report_names_who_took_part_and_the_protection():
+    """Groups left out are in it too, masks are told apart from none, and JSON keeps it."""
     X, y, groups = table_in_several_units()
     names = np.array(["north", "coast", "valley"], object)[groups % 3]
     names[:2] = "islet"

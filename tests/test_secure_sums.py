@@ -64,6 +64,7 @@ def test_what_the_server_holds_of_one_client_is_uniform():
 
 
 def test_masks_are_fresh_and_bytes_are_those_counted_by_hand():
+    """The masked words of two sums differ, and the bytes are those counted by hand."""
     vectors = [np.zeros(10, np.uint64) for _ in range(4)]
     first, second = masked_sum(vectors, 3, {}), masked_sum(vectors, 3, {2: "masked_input"})
     assert (first.masked[0] != second.masked[0]).all()
@@ -133,6 +134,7 @@ def test_a_sum_is_off_by_half_a_unit_for_each_answer_and_by_rounding(resolution)
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_ends_where_it_does_without(name):
+    """With secure sums and without, the ends and objectives differ by at most 1e-8."""
     plain, secure = (
         fgmp.simulate(METHODS[name](), FED, 3, rng=0, aggregator=r)
         for r in (fgmp.Mean(), fgmp.SecureSum())
@@ -142,6 +144,7 @@ def test_every_method_ends_where_it_does_without(name):
 
 
 def test_clients_that_drop_out_are_left_out_of_the_sum_and_of_its_weights():
+    """The model is that of the four others, and a sum beyond the range is NaN."""
     faulty = fgmp.Faulty(FED, fgmp.DropOut(clients=[1]), Corrupted(not_finite, clients=[4]))
     for method in (METHODS["SharedSupportGradMP"](), METHODS["FedAvg"]()):
         plain, secure = (
@@ -166,6 +169,7 @@ def test_a_round_with_fewer_than_the_threshold_is_lost_and_counted():
 
 
 def test_the_threshold_is_that_of_objectives_too():
+    """With too few clients the objective is NaN, and with all six it is the plain one."""
     asked = np.zeros(40), np.arange(6)
     for threshold, n_clients in ((6, 5), (4, 3), (5, 4)):
         secure = fgmp.SecureSum(threshold=threshold).prepare(FED.info, 6, 1, 1).privacy
@@ -199,6 +203,7 @@ def test_a_weight_that_is_no_share_is_refused(weight):
 
 @pytest.mark.parametrize("resolution", [1e200, 5e-324, 2.0**65, 2.0**-127])
 def test_a_resolution_that_cannot_work_is_refused(resolution):
+    """Resolutions too large or too small are an error that has the bounds."""
     with pytest.raises(
         ValueError, match="resolution is .*; expected a finite number at least .* and at most"
     ):

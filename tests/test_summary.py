@@ -166,6 +166,7 @@ def test_a_ridge_estimate_has_the_sandwich_of_its_penalised_gradients():
 
 
 def test_masks_change_errors_by_their_resolution_only():
+    """With masks and without, the errors agree to six digits."""
     X, y, groups = table_in_several_units(2)
     for model, labels in ((fgmp.FedGradMPClassifier(4), y), (fgmp.FedGradMPRegressor(4), y * 1e5)):
         plain = errors_of(model.set_params(secure=False).fit(X, labels, groups))
@@ -201,6 +202,7 @@ def test_the_sum_for_two_groups_tells_a_gradient_and_for_three_a_group_solves_fo
 
 @pytest.mark.parametrize("n_groups", [2, 3, 4])
 def test_under_masks_outer_products_are_sent_from_four_groups_on(n_groups, monkeypatch):
+    """With fewer groups the errors by group are NaN, and a note says why."""
     X, y, _ = table_in_several_units(2)
     sent = []
     honest = GradientProducts.products
@@ -223,6 +225,7 @@ def test_under_masks_outer_products_are_sent_from_four_groups_on(n_groups, monke
 
 
 def test_collinear_columns_have_no_error_and_others_keep_theirs():
+    """The errors of the two twins are NaN, and the others are those of statsmodels."""
     X, y, groups = table_in_several_units()
     doubled = X.assign(twin=2 * X["f0"])
     model = fgmp.FedGradMPRegressor("all", C=np.inf).fit(doubled, y, groups)
@@ -235,6 +238,7 @@ def test_collinear_columns_have_no_error_and_others_keep_theirs():
 
 
 def test_constant_columns_are_left_out():
+    """They have no row in the summary, and the other errors are those of statsmodels."""
     X, y, groups = table_in_several_units()
     model = fgmp.FedGradMPRegressor("all", C=np.inf).fit(X.assign(same=3.0), y, groups)
     assert "same" not in model.summary().to_frame().index
@@ -244,6 +248,7 @@ def test_constant_columns_are_left_out():
 
 
 def test_a_model_without_errors_says_why():
+    """Without polish or with noise it is an error, and one group has no errors by group."""
     X, y, groups = table_in_several_units()
     exact = dict(standardize=False, fit_intercept=False, polish=False)
     private = fgmp.FedGradMPRegressor(
@@ -261,6 +266,7 @@ def test_a_model_without_errors_says_why():
 
 
 def test_the_summary_is_a_table_in_text_and_html():
+    """Lines have at most 120 characters, HTML is escaped, and slopes are per deviation."""
     X, y, groups = table_in_several_units(2)
     model = fgmp.FedGradMPClassifier(2).fit(X.rename(columns={"f0": "a<b"}), y, groups)
     summary = model.summary()

@@ -81,6 +81,7 @@ def test_all_columns_are_those_that_pandas_makes_of_the_pooled_table(secure):
 
 
 def test_classifier_has_the_coefficients_of_scikit_learn_on_the_same_columns():
+    """The columns made by hand and those of the model have the same coefficients."""
     table, y, groups = hospital_table()
     model = fgmp.FedGradMPClassifier("all", C=np.inf, **INDICATOR).fit(table, y > 0, groups)
     reference = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-12)
@@ -102,6 +103,7 @@ def test_columns_of_a_variable_are_selected_together_and_count_once(method, make
 
 
 def test_choice_of_the_sparsity_counts_variables():
+    """All columns of a chosen variable are in the support, and there are six to choose."""
     model, *_ = fitted("cv", random_state=0, n_folds=3)
     assert model.sparsity_ in (2, 3, 4)
     block_of = np.array(model.encoding_.block_of())
@@ -153,6 +155,7 @@ def test_elimination_removes_blocks_by_what_all_their_entries_cost_together(seed
 @repeatable(3)
 @given(seed=seeds)
 def test_indicator_without_a_missing_value_changes_no_bit(seed):
+    """Where nothing is missing, the rule gives the same coefficients and intercept."""
     table, y, groups = hospital_table(seed % 1000, n_rows=120)
     X = table.drop(columns=["sex", "pain"]).fillna(1.0)
     plain = fgmp.FedGradMPRegressor(2, method="shared").fit(X, y, groups)
@@ -164,6 +167,7 @@ def test_indicator_without_a_missing_value_changes_no_bit(seed):
 @repeatable(3)
 @given(seed=seeds, names=st.permutations(["w", "x", "y", "z"]))
 def test_names_of_levels_and_order_of_rows_do_not_matter(seed, names):
+    """Levels renamed and rows shuffled give the same predictions."""
     table, y, groups = hospital_table(seed % 1000, n_rows=300)
     model = fgmp.FedGradMPRegressor(2, method="shared", C=5.0, **INDICATOR)
     predicted = model.fit(table, y, groups).predict(table)
@@ -189,6 +193,7 @@ def test_number_in_place_of_a_missing_one_moves_no_prediction(fill):
 
 @pytest.mark.parametrize("kind", ["polars", "objects", "nullable"])
 def test_tables_of_other_kinds_give_the_same_model(kind):
+    """Polars, object and nullable tables have the same coefficients."""
     model, table, y, groups = fitted()
     names = list(table)
     others = {
@@ -226,6 +231,7 @@ def test_own_intercepts_and_counts_go_with_missing_values():
 
 
 def test_unknown_level_gets_the_most_frequent_one_with_a_warning():
+    """The warning has the column and the level."""
     model, table, *_ = fitted("all")
     rows = table.head(3)
     with pytest.warns(fgmp.AdviceWarning, match=r"did not see, in the columns 'sex' \('x'\)"):
@@ -234,6 +240,7 @@ def test_unknown_level_gets_the_most_frequent_one_with_a_warning():
 
 
 def test_value_missing_where_none_was_gets_the_mean_with_a_warning():
+    """The warning has the columns, and a missing category is the most frequent level."""
     model, table, *_ = fitted("all")
     rows = table.head(3)
     with pytest.warns(fgmp.AdviceWarning, match=r"missing in the columns 'age', 'sex', in which"):
@@ -243,6 +250,7 @@ def test_value_missing_where_none_was_gets_the_mean_with_a_warning():
 
 
 def test_model_goes_through_json_with_its_columns():
+    """Predictions, summary and report are the same, and an encoding cut short is refused."""
     model, table, *_ = fitted(always_include=["age"])
     again = fgmp.FedGradMPRegressor.from_json(model.to_json())
     np.testing.assert_array_equal(again.predict(table), model.predict(table))
@@ -265,6 +273,7 @@ def test_table_with_gaps_and_categories_is_predicted_as_in_python(tmp_path, caps
 
 
 def test_report_says_what_was_agreed_on():
+    """It has the form of the means, and whether groups sent their levels."""
     text = str(fitted()[0].report())
     assert form_of(ObservedMeans(1, "zero", masked=False)) in text
     assert "levels of sex, pain" in text and "the set of those that it has left each group" in text
@@ -347,6 +356,7 @@ def test_argument_that_does_not_fit_is_named(name):
     ],
 )
 def test_value_of_a_category_is_one_text_however_it_is_written(value, level):
+    """Whole numbers lose their decimals, text its margins, and what is missing is None."""
     assert level_of(value) == level
 
 
@@ -389,6 +399,7 @@ def test_columns_are_always_included_by_name_through_the_choice_of_the_sparsity(
 
 
 def test_sparsity_is_at_most_the_number_of_other_columns():
+    """With one of four columns always included, a sparsity of 4 is refused."""
     X = np.random.default_rng(0).standard_normal((50, 4))
     with pytest.raises(
         ValueError, match="sparsity is 4; expected an integer from 0 to 3 .*choose from"

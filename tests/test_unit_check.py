@@ -44,6 +44,7 @@ def test_a_group_in_other_units_is_named_with_its_column(factor, n_groups):
 
 
 def test_under_masks_the_column_is_named_and_not_the_group():
+    """The advice has the column and how many groups, and no name of a group."""
     (said,) = advice_on_units(fgmp.FedGradMPRegressor(2, secure=True), *table(5, 100))
     assert "'height' at 1 of 5 groups" in said and "site" not in said
 
@@ -65,6 +66,7 @@ def test_another_zero_of_a_scale_is_noticed():
 
 
 def test_targets_in_other_units_are_noticed():
+    """The advice has the target and the group whose values are a thousand times as large."""
     X, y, groups = table(6)
     (said,) = advice_on_units(
         fgmp.FedGradMPRegressor(2), X, np.where(groups == "site 2", 1000 * y, y), groups
@@ -87,6 +89,7 @@ def test_tables_in_common_units_are_left_alone(load, how):
 
 
 def test_indicators_and_facts_of_a_site_have_no_unit_to_get_wrong():
+    """Rare indicators and columns that are constant in a site give no advice."""
     X, y, groups = table(8)
     rng = np.random.default_rng(1)
     rare = np.where(groups == "site 1", 0.5, 0.002)
@@ -98,6 +101,7 @@ def test_indicators_and_facts_of_a_site_have_no_unit_to_get_wrong():
 
 
 def test_weights_of_rows_leave_the_number_of_groups_whole():
+    """With weights the advice still has the column and the group."""
     X, y, groups = table(5, 100)
     weights = np.random.default_rng(0).uniform(0.1, 3, len(y))
     with pytest.warns(fgmp.AdviceWarning, match="'height' at the group 'site 4'"):
@@ -109,6 +113,7 @@ def test_weights_of_rows_leave_the_number_of_groups_whole():
 
 @pytest.mark.parametrize("is_nested", [False, True])
 def test_a_fit_inside_scikit_learn_without_groups_says_so_once(is_nested, monkeypatch):
+    """One warning has the call that helps, in a pipeline too."""
     monkeypatch.setattr(advice, "_ADVISED_TOPICS", set())
     X, y, _ = table(3)
     model = fgmp.FedGradMPRegressor(2)
@@ -125,6 +130,7 @@ def test_a_fit_inside_scikit_learn_without_groups_says_so_once(is_nested, monkey
 
 
 def test_a_fit_of_ones_own_without_groups_is_silent():
+    """A fit without groups outside of cross-validation gives no warning."""
     X, y, _ = table(3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -132,6 +138,7 @@ def test_a_fit_of_ones_own_without_groups_is_silent():
 
 
 def test_groups_and_missing_hold_who_took_part_and_who_did_not():
+    """Groups with too few rows or without weight are missing."""
     X, y, groups = table(4)
     groups = groups.astype(object)
     groups[:3] = "tiny"

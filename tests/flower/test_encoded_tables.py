@@ -138,6 +138,7 @@ def test_levels_are_the_only_text_that_leaves_a_client():
 
 
 def test_levels_that_the_server_names_are_asked_of_no_client():
+    """With levels that the server names, no client sends any of its own."""
     grid = grid_of(TABLE, SCORE)
     estimator = REGRESSOR(2, missing="indicator", categories=LEVELS)
     fit_over_grid(estimator, TABLE, SCORE, grid)
@@ -152,6 +153,7 @@ def test_client_that_answers_under_masks_only_says_no_level():
 
 
 def test_client_with_another_level_says_in_which_column_only():
+    """A site with an unknown level is turned away, and the fit waits for it in vain."""
     grid = grid_of(TABLE, SCORE)
     estimator = REGRESSOR(2, missing="indicator", categories={**LEVELS, "sex": ["m", "w"]})
     with pytest.raises(TimeoutError), pytest.warns(fgmp.AdviceWarning, match="turned away"):

@@ -87,6 +87,7 @@ def test_fit_under_masks_has_the_coefficients_of_one_process_in_49_messages(fold
 
 
 def test_column_missing_at_a_hospital_is_named_to_the_server(folder):
+    """The error of the server has the column that the hospital lacks."""
     grid = grid_of(folder, switzerland=table_without(folder, "male"))
     with pytest.raises(TimeoutError, match="columns missing at the site: .*male"):
         with pytest.warns(fgmp.AdviceWarning, match="turned away"):
@@ -94,6 +95,7 @@ def test_column_missing_at_a_hospital_is_named_to_the_server(folder):
 
 
 def test_hospital_without_the_column_is_gone_on_without_if_three_are_expected(folder):
+    """With three hospitals expected, the model is of the three that have the column."""
     grid = grid_of(folder, switzerland=table_without(folder, "male"))
     with pytest.warns(fgmp.AdviceWarning, match="turned away"):
         model = fit(grid, n_hospitals=3)
@@ -101,6 +103,7 @@ def test_hospital_without_the_column_is_gone_on_without_if_three_are_expected(fo
 
 
 def test_missing_column_of_the_label_is_named_in_the_log_of_the_hospital_only(folder, caplog):
+    """The server only hears that the log says more, and the log has the column."""
     grid = grid_of(folder, switzerland=table_without(folder, "diagnosis"))
     with pytest.raises(TimeoutError, match="its log says more") as raised:
         with pytest.warns(fgmp.AdviceWarning, match="turned away"):
@@ -110,6 +113,8 @@ def test_missing_column_of_the_label_is_named_in_the_log_of_the_hospital_only(fo
 
 
 def test_hospital_that_leaves_under_masks_ends_the_fit_by_name(folder):
+    """The error has the name of the hospital that left."""
+
     class Leaving(InProcessGrid):
         """Switzerland is away after the first twenty questions to each."""
 

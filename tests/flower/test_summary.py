@@ -36,6 +36,7 @@ def fitted(estimator, X, y, n_groups):
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_summary_over_flower_has_the_bits_of_one_process(case):
+    """Its errors and bytes are the same, and none of its errors by group is missing."""
     there, here = fitted(*CASES[case], n_groups=4)
     np.testing.assert_array_equal(there.covariance_.model_based, here.covariance_.model_based)
     np.testing.assert_array_equal(there.covariance_.by_group, here.covariance_.by_group)
@@ -75,6 +76,7 @@ def test_a_bootstrap_over_flower_has_the_bits_of_one_process(estimator, X, y):
 
 
 def test_a_client_that_is_not_drawn_is_asked_for_nothing():
+    """Only the clients that the resample has are asked."""
     X, y = CANCER
     there, _ = fitted(fgmp.FedGradMPClassifier(2, rounds=2), X, y, n_groups=4)
     grid = grid_of_tables(X, y, np.random.default_rng(0).permutation(len(y)) % 4)
