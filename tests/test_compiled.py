@@ -145,16 +145,21 @@ def test_the_kernels_of_algorithm_2_equal_the_reference(solver, dictionary, loss
             close(compiled, reference, dtype)
 
 
-@pytest.mark.parametrize("values", ["different", "few", "one"])
-def test_selection_in_a_kernel_breaks_ties_towards_the_lower_index(values):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("values", ["different", "few", "one", "huge", "tiny", "wide"])
+def test_selection_in_a_kernel_breaks_ties_towards_the_lower_index(values, dtype):
     """The marked entries are the first in an order by decreasing size, then by index."""
     rng = np.random.default_rng(3)
+    limits = np.finfo(dtype)
     for n, count in ((1, 1), (7, 3), (200, 40), (200, 199), (50, 80)):
         sizes = {
             "different": rng.random(n),
-            "few": rng.integers(-1, 3, n).astype(float),
+            "few": rng.integers(-1, 3, n),
             "one": np.full(n, 2.0),
-        }[values]
+            "huge": limits.max * (1 - rng.random(n) / 3),
+            "tiny": limits.smallest_subnormal * rng.integers(0, 50, n).astype(dtype),
+            "wide": 2.0 ** rng.uniform(limits.minexp, limits.maxexp - 1, n),
+        }[values].astype(dtype)
         marked = np.zeros(n, bool)
         kernels.mark_largest(sizes, count, marked)
         order = np.lexsort((np.arange(n), -sizes))
@@ -240,19 +245,17 @@ def test_options_without_a_kernel_run_the_reference(name):
     assert fallbacks_of(REFERENCE[name], data("squared")) == "no kernel for these options or data"
 
 
-@pytest.mark.parametrize("sparsity", [100, 101])
-@pytest.mark.parametrize("hard", [True, False])
-def test_a_kernel_selects_at_most_a_hundred_entries(sparsity, hard):
-    """With 101 entries the reference runs, unless all entries are kept."""
+@pytest.mark.parametrize("sparsity", [50, 51, 120])
+def test_a_kernel_solves_small_systems_and_keeps_any_number_of_entries(sparsity):
+    """Least squares with tau = 51 are left to LAPACK; hard thresholding never is."""
     federation = fgmp.make_sparse_regression(3, 250, 120, 4, rng=0)
-    method = fgmp.FedGradMP(sparsity, 1)
-    if hard:
-        method = fgmp.FedIterHT(sparsity=sparsity, learning_rate=0.01)
-    compiled = fgmp.simulate(method, federation, 1, rng=0).backend == "compiled"
-    assert compiled == (sparsity == 100)
-    if hard:  # all of them need no selection
-        everything = fgmp.FedIterHT(sparsity=120, learning_rate=0.01)
-        assert fgmp.simulate(everything, federation, 1, rng=0).backend == "compiled"
+    pursuit = fgmp.simulate(fgmp.FedGradMP(sparsity, 1), federation, 1, rng=0)
+    assert pursuit.backend == ("compiled" if sparsity <= 50 else "reference")
+    method = fgmp.FedIterHT(sparsity=sparsity, learning_rate=0.01)
+    compiled, reference = both(method, federation, 3)
+    assert compiled.backend == "compiled"
+    np.testing.assert_array_equal(np.flatnonzero(compiled.x), np.flatnonzero(reference.x))
+    close(compiled, reference, np.float64)
 
 
 @pytest.mark.parametrize("layout", ["sparse", "transposed"])
@@ -445,12 +448,16 @@ def test_the_words_are_those_of_numpy(key, length, start):
     np.testing.assert_array_equal(words, bits.random_raw(start + length)[start:])
 
 
-def test_the_largest_are_numbers_and_ties_go_to_the_lower_index():
-    """The highest magnitudes are found in order, and NaN is refused."""
-    indices = np.empty(3, np.int64)
-    assert kernels.find_largest(np.array([1.0, -3, 2, -1, 2, 2]), indices)
-    assert indices.tolist() == [1, 2, 4]
-    assert not kernels.find_largest(np.array([1.0, 3, 2, 4, np.nan]), indices)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_selection_refuses_what_is_not_a_finite_number(bad):
+    """Nothing is marked then, and hard thresholding leaves such a row as it is."""
+    counted = kernels.CountedEntries(2, False, np.zeros(4, bool))
+    is_marked = np.zeros((1, 4), bool)
+    assert not kernels.mark_selected(np.array([[1.0, 3, bad, 2]]), 2, counted, is_marked)
+    assert not is_marked.any()
+    v = np.array([[1.0, -3, bad, 2], [1, -3, 0, 2]])
+    kernels.hard_threshold(v, 2)
+    np.testing.assert_array_equal(v, [[1, -3, bad, 2], [0, -3, 0, 2]])
 
 
 def test_columns_nearly_alike_in_units_far_apart_cost_no_accuracy():

@@ -166,6 +166,13 @@ def dot(a: Array, b: Array) -> Any:
     return total
 
 
+def set_to_zero(total: Array) -> None:
+    """Fill an array of shape (C, n) with zeros, which compiles faster than `total[:] = 0`."""
+    for c in range(len(total)):
+        for j in range(total.shape[1]):
+            total[c, j] = 0
+
+
 def add_weighted_rows(total: Array, A: Array, rows: IndexArray, weights: Array) -> None:
     """Add weights' A[rows] to `total`, shape (C, n): `weights` has shape (len(rows), C).
 
@@ -189,30 +196,6 @@ def add_weighted_rows(total: Array, A: Array, rows: IndexArray, weights: Array) 
             w3 = weights[i3, c] if i3 > i2 else zero
             for j in range(total.shape[1]):
                 total[c, j] += w0 * a0[j] + w1 * a1[j] + w2 * a2[j] + w3 * a3[j]
-
-
-def find_largest(vector: Array, indices: IndexArray) -> bool:
-    """Fill `indices` with those of the largest magnitudes, in decreasing order.
-
-    Ties go to the lower index. Return False if an entry is not finite.
-    """
-    last = len(indices) - 1
-    sizes = np.full(len(indices), -1, vector.dtype)
-    for j in range(len(vector)):
-        size = abs(vector[j])
-        if not size <= sizes[last]:  # True for NaN too
-            if not size < math.inf:
-                return False
-
-            # Insert it after all that are at least as large.
-            i = last
-            while i > 0 and sizes[i - 1] < size:
-                sizes[i] = sizes[i - 1]
-                indices[i] = indices[i - 1]
-                i -= 1
-            sizes[i] = size
-            indices[i] = j
-    return True
 
 
 # Least squares, as in `fgmp._support.linear_algebra.least_squares`.
@@ -348,7 +331,8 @@ def cohort_pursuit(
     """
     n = data.features.shape[1]
     tau = supports.shape[1]
-    gamma = np.empty(min(2 * tau, n), np.int64)
+    counted = CountedEntries(tau, False, np.zeros(n, np.bool_))
+    is_merged = np.empty((1, n), np.bool_)
     for i in range(first, last):
         A = data.features[data.begins[i] : data.ends[i]]
         y = data.targets[data.begins[i] : data.ends[i]]
@@ -362,15 +346,12 @@ def cohort_pursuit(
             # r = grad g_{i,j}(x), the gradient of the minibatch.
             r = minibatch_gradient(A, y, rows, A[:, support], x)
 
-            # Gamma = approx_{2 tau}(r): the 2 tau largest entries.
-            if not find_largest(r[0], gamma):
+            # Gamma = approx_{2 tau}(r), and Gamma-hat = Gamma u Lambda.
+            is_member = np.zeros((1, n), np.bool_)
+            is_member[0, support] = True
+            if not merge(r, counted, None, is_member, is_merged):
                 break
-
-            # Gamma-hat = Gamma u Lambda.
-            is_merged = np.zeros(n, np.bool_)
-            is_merged[gamma] = True
-            is_merged[support] = True
-            merged = np.flatnonzero(is_merged)
+            merged = np.flatnonzero(is_merged[0])
 
             # b = argmin f_i over the span of the atoms of Gamma-hat.
             b = np.empty(len(merged), A.dtype)
@@ -379,12 +360,13 @@ def cohort_pursuit(
                 break
 
             # Lambda = approx_tau(b), and x = P_Lambda b.
-            kept = np.empty(min(tau, len(merged)), np.int64)
-            if not find_largest(b, kept):
+            sizes = np.abs(b)
+            if not are_finite(sizes):
                 break
-            kept.sort()
-            support = merged[kept]
-            x = b[kept]
+            is_kept = np.zeros(len(b), np.bool_)
+            mark_largest(sizes, tau, is_kept)
+            support = merged[is_kept]
+            x = b[is_kept]
         else:  # all K iterations came to an end
             counts[i] = len(x)
             supports[i, : len(x)] = support
@@ -423,16 +405,18 @@ def soft_threshold(v: Array, threshold: float) -> Array:
     return v - np.minimum(np.maximum(v, -threshold), threshold)
 
 
-def hard_threshold(v: Array, chosen: IndexArray) -> None:
-    """Keep the largest entries of each row of v, as many as `chosen` holds, and set others to zero.
+def hard_threshold(v: Array, sparsity: int) -> None:
+    """Keep the `sparsity` largest entries of each row of v, and set the others to zero.
 
     A row that is not finite stays as it is, so that a divergence shows.
     """
+    sizes = np.abs(v)
     for c in range(len(v)):
-        if find_largest(v[c], chosen):
-            kept = v[c][chosen]
-            v[c] = 0
-            v[c][chosen] = kept
+        if are_finite(sizes[c]):
+            is_kept = np.zeros(v.shape[1], np.bool_)
+            mark_largest(sizes[c], sparsity, is_kept)
+            for j in range(v.shape[1]):
+                v[c, j] = v[c, j] if is_kept[j] else 0
 
 
 def cohort_descent(
@@ -473,9 +457,8 @@ def cohort_descent(
     A = data.features
     y = data.targets
     n_outputs = models.shape[1]
+    outputs = np.arange(n_outputs)
     on_predictions = len(row_products) > 0
-    chosen = np.empty(sparsity, np.int64)
-    scores = np.empty((_ROWS_AT_ONCE, n_outputs), A.dtype)
     for i in range(first, last):
         begin = data.begins[i]
         end = data.ends[i]
@@ -505,18 +488,21 @@ def cohort_descent(
             step[:] = 0
             point = soft_threshold(v, before) if before > 0 else v
             for t in range(0, batch_size, _ROWS_AT_ONCE):
-                for s, row in enumerate(rows[t : t + _ROWS_AT_ONCE]):
-                    for c in range(n_outputs):
-                        scores[s, c] = v[c, row] if on_predictions else dot(table[row], point[c])
+                some = rows[t : t + _ROWS_AT_ONCE]
+                if on_predictions:
+                    scores = copy_columns(v, outputs, some).T.copy()
+                else:
+                    scores = predict(table, some, point)
+                for s, row in enumerate(some):
                     derivative_in_place(scores[s], y[begin + row], margin, weight)
                     for c in range(n_outputs):
                         z[row, c] += scores[s, c]
-                add_weighted_rows(step, table, rows[t : t + _ROWS_AT_ONCE], scores)
+                add_weighted_rows(step, table, some, scores)
             v += step
 
             # H, and S of the client's own.
             if sparsity > 0:
-                hard_threshold(v, chosen)
+                hard_threshold(v, sparsity)
             if after > 0:
                 v[:] = soft_threshold(v, after)
 
@@ -553,6 +539,13 @@ class AtomProducts(NamedTuple):
 
     gram: Array
     norms: Array
+
+
+def derivatives_in_place(scores: Array, y: Array, rows: IndexArray, objective: Objective) -> None:
+    """Turn the predictions of a minibatch into the derivatives of its loss, shape (b, C)."""
+    weight = scores.dtype.type(1 / len(rows) if objective.is_mean else 1)
+    for t in range(len(rows)):
+        derivative_in_place(scores[t], y[rows[t]], objective.margin, weight)
 
 
 def load_model(support: IndexArray, values: Array, x: Array, is_member: Array) -> None:
@@ -598,105 +591,140 @@ def atoms_in_use(is_used: Array) -> IndexArray:
     return atoms[:count]
 
 
+def atoms_to_read(is_used: Array) -> IndexArray:
+    """Return the atoms in use, or all if those are most: to leave out few saves no time."""
+    atoms = atoms_in_use(is_used)
+    n = is_used.shape[1]
+    return atoms if 2 * len(atoms) < n else np.arange(n)
+
+
 def copy_columns(A: Array, rows: IndexArray, atoms: IndexArray) -> Array:
     """Return the columns of some atoms in some rows of A, shape (len(rows), len(atoms))."""
     columns = np.empty((len(rows), len(atoms)), A.dtype)
     for t in range(len(rows)):
         row = A[rows[t]]
-        for j in range(len(atoms)):
-            columns[t, j] = row[atoms[j]]
+        if len(atoms) == len(row):  # then it is a plain copy
+            for j in range(len(row)):
+                columns[t, j] = row[j]
+        else:
+            for j in range(len(atoms)):
+                columns[t, j] = row[atoms[j]]
     return columns
 
 
-def predict(columns: Array, atoms: IndexArray, x: Array) -> Array:
-    """Return the predictions of rows, shape (len(columns), C), from the columns of some atoms.
+def columns_to_read(A: Array, rows: IndexArray, atoms: IndexArray) -> tuple[Array, IndexArray]:
+    """Return a table with the columns of some atoms, and where some rows of A stand in it.
 
-    Four rows are read in one pass, so that x is read once for them.
+    With all atoms it is A itself.
     """
-    n_outputs = len(x)
-    last = len(columns) - 1
-    scores = np.empty((len(columns), n_outputs), columns.dtype)
-    z = np.empty(len(atoms), columns.dtype)
-    for c in range(n_outputs):
-        for j in range(len(atoms)):
-            z[j] = x[c, atoms[j]]
-        for t in range(0, len(columns), _ROWS_AT_ONCE):
-            # After the last row stands the last row again.
-            t1 = min(t + 1, last)
-            t2 = min(t + 2, last)
-            t3 = min(t + 3, last)
-            score0 = columns.dtype.type(0)
-            score1 = columns.dtype.type(0)
-            score2 = columns.dtype.type(0)
-            score3 = columns.dtype.type(0)
-            for j in range(len(atoms)):
-                score0 += columns[t, j] * z[j]
-                score1 += columns[t1, j] * z[j]
-                score2 += columns[t2, j] * z[j]
-                score3 += columns[t3, j] * z[j]
-            scores[t, c] = score0
-            scores[t1, c] = score1
-            scores[t2, c] = score2
-            scores[t3, c] = score3
+    if len(atoms) == A.shape[1]:
+        return A, rows
+    return copy_columns(A, rows, atoms), np.arange(len(rows))
+
+
+def predict(A: Array, rows: IndexArray, x: Array) -> Array:
+    """Return the predictions of some rows, shape (len(rows), C), for x of shape (C, n).
+
+    Four rows and two outputs are read in one pass, so that what is read serves several sums.
+    """
+    last = len(rows) - 1
+    n_outputs, n = x.shape
+    zero = A.dtype.type(0)
+    scores = np.empty((len(rows), n_outputs), A.dtype)
+    for t in range(0, len(rows), _ROWS_AT_ONCE):
+        # After the last row stands the last row again.
+        t1 = min(t + 1, last)
+        t2 = min(t + 2, last)
+        t3 = min(t + 3, last)
+        a0 = A[rows[t]]
+        a1 = A[rows[t1]]
+        a2 = A[rows[t2]]
+        a3 = A[rows[t3]]
+        for c in range(0, n_outputs - 1, 2):
+            x0 = x[c]
+            x1 = x[c + 1]
+            s00 = s10 = s20 = s30 = zero
+            s01 = s11 = s21 = s31 = zero
+            for j in range(n):
+                s00 += a0[j] * x0[j]
+                s10 += a1[j] * x0[j]
+                s20 += a2[j] * x0[j]
+                s30 += a3[j] * x0[j]
+                s01 += a0[j] * x1[j]
+                s11 += a1[j] * x1[j]
+                s21 += a2[j] * x1[j]
+                s31 += a3[j] * x1[j]
+            scores[t, c] = s00
+            scores[t1, c] = s10
+            scores[t2, c] = s20
+            scores[t3, c] = s30
+            scores[t, c + 1] = s01
+            scores[t1, c + 1] = s11
+            scores[t2, c + 1] = s21
+            scores[t3, c + 1] = s31
+
+        # The last of an odd number of outputs.
+        if n_outputs % 2 == 1:
+            x0 = x[n_outputs - 1]
+            s00 = s10 = s20 = s30 = zero
+            for j in range(n):
+                s00 += a0[j] * x0[j]
+                s10 += a1[j] * x0[j]
+                s20 += a2[j] * x0[j]
+                s30 += a3[j] * x0[j]
+            scores[t, n_outputs - 1] = s00
+            scores[t1, n_outputs - 1] = s10
+            scores[t2, n_outputs - 1] = s20
+            scores[t3, n_outputs - 1] = s30
     return scores
 
 
-def find_kth_smallest(values: Array, k: int) -> Any:
-    """Return entry k of the sorted values, which are reordered: quickselect without branches."""
-    low = 0
-    high = len(values)
-    while True:
-        first = values[low]
-        middle = values[(low + high) // 2]
-        last = values[high - 1]
-        pivot = max(min(first, middle), min(max(first, middle), last))
+def are_finite(sizes: Array) -> bool:
+    """Return whether all sizes, which are not negative, are finite numbers."""
+    n_finite = np.int32(0)
+    for j in range(len(sizes)):
+        n_finite = np.int32(n_finite + (sizes[j] < math.inf))
+    return n_finite == len(sizes)
 
-        # Those below the pivot go to the front.
-        split = low
-        for i in range(low, high):
-            value = values[i]
-            values[i] = values[split]
-            values[split] = value
-            split += value < pivot
-        if k < split:
-            high = split
-            continue
 
-        # Then those equal to it, however many there are.
-        low = split
-        for i in range(low, high):
-            value = values[i]
-            values[i] = values[split]
-            values[split] = value
-            split += value <= pivot
-        if k < split:
-            return pivot
-        low = split
+def count_above(sizes: Array, threshold: Any) -> Any:
+    """Return how many sizes are above a threshold."""
+    n_above = np.int32(0)
+    for j in range(len(sizes)):
+        n_above = np.int32(n_above + (sizes[j] > threshold))
+    return n_above
 
 
 def mark_largest(sizes: Array, count: int, is_marked: Array) -> None:
     """Mark the `count` largest sizes, ties to the lower index; those below 0 are no candidates.
 
-    Nothing is unmarked.
+    Nothing is unmarked. All sizes are finite.
     """
-    # Only the sizes above zero are partitioned: a gradient of images is zero in the margins.
-    pool = np.empty(len(sizes) + 1, sizes.dtype)
-    n_positive = 0
-    for j in range(len(sizes)):
-        pool[n_positive] = sizes[j]
-        n_positive += sizes[j] > 0
-
     threshold = sizes.dtype.type(0)
-    n_above = n_positive
-    if n_positive > count:
-        threshold = find_kth_smallest(pool[:n_positive], n_positive - count)
-        n_above = 0
-        for j in range(n_positive):
-            n_above += pool[j] > threshold
+    n_above = count_above(sizes, threshold)
+
+    # Bisection, as to count is faster than to sort: always more than `count` sizes are above `low`.
+    if n_above > count:
+        low = threshold
+        half = sizes.dtype.type(0.5)
+        for j in range(len(sizes)):
+            threshold = max(threshold, sizes[j])
+        n_above = np.int32(0)
+        while n_above < count:
+            middle = low + half * (threshold - low)  # a sum of the two might overflow
+            if not low < middle < threshold:  # no number lies between them
+                break
+            n_larger = count_above(sizes, middle)
+            if n_larger > count:
+                low = middle
+            else:
+                threshold = middle
+                n_above = n_larger
 
     for j in range(len(sizes)):
         is_marked[j] |= sizes[j] > threshold
 
+    # Now those as large as the threshold, in their order.
     n_ties = count - n_above
     for j in range(len(sizes)):
         if n_ties == 0:
@@ -713,12 +741,9 @@ def mark_selected(magnitudes: Array, count: int, counted: CountedEntries, is_mar
     no candidate. Return False, and mark nothing, if a magnitude is not finite.
     """
     n_outputs, n = magnitudes.shape
-    is_finite = True
     for c in range(n_outputs):
-        for j in range(n):
-            is_finite &= magnitudes[c, j] < math.inf
-    if not is_finite:
-        return False
+        if not are_finite(magnitudes[c]):
+            return False
 
     # Atoms are counted by the norms of their rows, which take the place of the first output.
     if counted.by_atom:
@@ -829,12 +854,15 @@ def prune(
 
     # P_Lambda x, and its squared norm. Other atoms than orthonormal ones have a system to solve.
     square = 0.0
+    zero = x.dtype.type(0)
     for c in range(n_outputs):
         if products is None:
             for j in range(n):
                 is_member[c, j] &= is_merged[c, j]
-                if not is_member[c, j]:
-                    x[c, j] = 0
+            for j in range(n):
+                entry = x[c, j]
+                x[c, j] = entry if is_member[c, j] else zero
+            for j in range(n):
                 square += float(x[c, j]) * float(x[c, j])
         else:
             atoms = atoms_in_use(is_member[c : c + 1])
@@ -907,74 +935,69 @@ def cohort_stochastic_pursuit(
         finite, or if atoms are dependent: then its update is left to the reference implementation.
     """
     A = data.features
+    y = data.targets
     n = A.shape[1]
     rate = A.dtype.type(learning_rate)
+    outputs = np.arange(n_outputs)
     x = np.empty((n_outputs, n), A.dtype)
     is_member = np.empty((n_outputs, n), np.bool_)
     is_merged = np.empty((n_outputs, n), np.bool_)
-    gradient = np.empty((n_outputs, n), A.dtype)
+    r = np.empty((n_outputs, n), A.dtype)
     for i in range(first, last):
         begin = data.begins[i]
         n_rows = data.ends[i] - begin
+        batch_size = data.batch_sizes[i]
         load_model(start_support, start_values, x, is_member)
 
         # A client draws its K minibatches first, then those of the solver.
         solver_rows = min(step_batch_size, n_rows) if step_batch_size > 0 else n_rows
-        n_drawn = local_iterations * n_rows if data.batch_sizes[i] < n_rows else 0
+        n_drawn = local_iterations * n_rows if batch_size < n_rows else 0
 
-        is_finite = True
         for k in range(local_iterations):
-            for step in range(1 + steps):
-                # The minibatch: of step 0 that of the selection, of all others one of `SGD`.
-                is_selection = step == 0
-                batch_size = data.batch_sizes[i] if is_selection else solver_rows
-                first_word = k * n_rows if is_selection else n_drawn
-                rows = draw_minibatch(stream, data.client_ids[i], first_word, n_rows, batch_size)
-                if not is_selection and batch_size < n_rows:
+            # r = grad g_{i,j}(x), the gradient of the minibatch.
+            rows = begin + draw_minibatch(
+                stream, data.client_ids[i], k * n_rows, n_rows, batch_size
+            )
+            atoms = atoms_to_read(is_member)
+            columns, places = columns_to_read(A, rows, atoms)
+            derivative = predict(columns, places, copy_columns(x, outputs, atoms))
+            derivatives_in_place(derivative, y, rows, objective)
+            set_to_zero(r)
+            add_weighted_rows(r, A, rows, derivative)
+
+            # Gamma = approx_{2 tau}(r), and Gamma-hat = Gamma u Lambda.
+            if not merge(r, counted, products, is_member, is_merged):
+                break
+
+            # b = argmin f_i over the span of the atoms of Gamma-hat, nearly: steps of SGD on z, the
+            # coefficients of these atoms.
+            atoms = atoms_to_read(is_merged)
+            z = copy_columns(x, outputs, atoms)
+            is_free = copy_columns(is_merged, outputs, atoms)
+            gradient = np.empty(z.shape, A.dtype)
+            for _ in range(steps):
+                rows = begin + draw_minibatch(
+                    stream, data.client_ids[i], n_drawn, n_rows, solver_rows
+                )
+                if solver_rows < n_rows:
                     n_drawn += n_rows
-                for t in range(batch_size):
-                    rows[t] += begin
-
-                # Predictions with the atoms in use, Lambda at first and then Gamma-hat.
-                atoms = atoms_in_use(is_member if is_selection else is_merged)
-                columns = copy_columns(A, rows, atoms)
-                derivative = predict(columns, atoms, x)
-                weight = A.dtype.type(1 / batch_size if objective.is_mean else 1)
-                for t in range(batch_size):
-                    derivative_in_place(
-                        derivative[t], data.targets[rows[t]], objective.margin, weight
-                    )
-
-                # r = grad g_{i,j}(x), for all atoms where they are selected.
-                if is_selection:
-                    r = gradient
-                    table = A
-                else:
-                    r = np.empty((n_outputs, len(atoms)), A.dtype)
-                    table = columns
-                    rows = np.arange(batch_size)
+                columns, places = columns_to_read(A, rows, atoms)
+                derivative = predict(columns, places, z)
+                derivatives_in_place(derivative, y, rows, objective)
+                set_to_zero(gradient)
+                add_weighted_rows(gradient, columns, places, derivative)
                 for c in range(n_outputs):
-                    for j in range(r.shape[1]):
-                        r[c, j] = 0
-                add_weighted_rows(r, table, rows, derivative)
-
-                if is_selection:
-                    # Gamma = approx_{2 tau}(r), and Gamma-hat = Gamma u Lambda.
-                    is_finite = merge(r, counted, products, is_member, is_merged)
-                    if not is_finite:
-                        break
-                else:
-                    # b = argmin f_i over the span of the atoms of Gamma-hat, nearly: a step of it.
-                    for c in range(n_outputs):
-                        for j in range(len(atoms)):
-                            if is_merged[c, atoms[j]]:
-                                x[c, atoms[j]] -= rate * r[c, j]
+                    for j in range(len(atoms)):
+                        change = rate * gradient[c, j]
+                        z[c, j] -= change if is_free[c, j] else A.dtype.type(0)
+            for c in range(n_outputs):
+                for j in range(len(atoms)):
+                    x[c, atoms[j]] = z[c, j]
 
             # Lambda = approx_tau(b), and x = Pi_R P_Lambda b.
-            is_finite = is_finite and prune(counted, radius, products, is_merged, x, is_member)
-            if not is_finite:
+            if not prune(counted, radius, products, is_merged, x, is_member):
                 break
-        if is_finite:
+        else:
             counts[i] = store_model(x, is_member, supports[i], values[i])
 
 
@@ -1072,6 +1095,7 @@ def take_gradient_steps(
     rounding = float(np.finfo(columns.dtype).eps)
     safe = 2.0**30 if rounding > 1e-10 else 2.0**200  # float32, or float64
     every_row = np.arange(n_rows)
+    outputs = np.arange(n_outputs)
     derivative = np.empty((n_rows, n_outputs), columns.dtype)
     gradient = np.empty((n_outputs, len(atoms)), columns.dtype)
     direction = np.empty(x.shape, columns.dtype)
@@ -1116,7 +1140,7 @@ def take_gradient_steps(
         negligible = rounding * math.sqrt((16 + n_rows) * derivative_square * step_square)
 
         # The minimiser of the quadratic model along d, of which the squared loss is one.
-        image = predict(columns, atoms, direction)
+        image = predict(columns, every_row, copy_columns(direction, outputs, atoms))
         curvature = 0.0
         for t in range(n_rows):
             curvature += weight * curvature_along(scores[t], image[t], margin)
@@ -1170,6 +1194,7 @@ def cohort_line_search_pursuit(
     The other parameters are those of `cohort_stochastic_pursuit`.
     """
     n = data.features.shape[1]
+    outputs = np.arange(n_outputs)
     x = np.empty((n_outputs, n), data.features.dtype)
     is_member = np.empty((n_outputs, n), np.bool_)
     is_merged = np.empty((n_outputs, n), np.bool_)
@@ -1184,7 +1209,8 @@ def cohort_line_search_pursuit(
         for k in range(local_iterations):
             # The predictions of all rows at x, whose atoms are those of Lambda.
             atoms = atoms_in_use(is_member)
-            scores = predict(copy_columns(A, every_row, atoms), atoms, x)
+            columns = copy_columns(A, every_row, atoms)
+            scores = predict(columns, every_row, copy_columns(x, outputs, atoms))
 
             # r = grad g_{i,j}(x), the gradient of the minibatch.
             rows = draw_minibatch(stream, data.client_ids[i], k * n_rows, n_rows, batch_size)
@@ -1194,9 +1220,7 @@ def cohort_line_search_pursuit(
                 for c in range(n_outputs):
                     derivative[t, c] = scores[rows[t], c]
                 derivative_in_place(derivative[t], y[rows[t]], objective.margin, weight)
-            for c in range(n_outputs):
-                for j in range(n):
-                    r[c, j] = 0
+            set_to_zero(r)
             add_weighted_rows(r, A, rows, derivative)
 
             # Gamma = approx_{2 tau}(r), and Gamma-hat = Gamma u Lambda.
@@ -1230,21 +1254,25 @@ _HELPERS = (
     partition_smallest,
     draw_minibatch,
     dot,
+    set_to_zero,
     add_weighted_rows,
-    find_largest,
     has_factor,
     factorize,
     solve_least_squares,
     minibatch_gradient,
     derivative_in_place,
+    derivatives_in_place,
     soft_threshold,
     hard_threshold,
     load_model,
     store_model,
     atoms_in_use,
+    atoms_to_read,
     copy_columns,
+    columns_to_read,
     predict,
-    find_kth_smallest,
+    are_finite,
+    count_above,
     mark_largest,
     mark_selected,
     solve_in_span,

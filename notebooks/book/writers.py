@@ -124,13 +124,9 @@ def learn(job: Learning) -> dict:
     seen = digits.train.subset(slice(digits.test.n_clients))
     metrics = {"training": fgmp.accuracy_on(seen), "unseen": fgmp.accuracy_on(digits.test)}
     history = fgmp.History(job.every, metrics, objective_on=0)
-    # FedIterHT keeps hundreds of entries here, and NumPy's partition finds as many faster than the
-    # insertion of its kernel does (measured: 4.7 and 10.5 seconds for 100 rounds with tau = 100).
-    backend = "reference" if job.method == "FedIterHT" else "compiled"
     options = {"cohort_size": job.cohort_size, "rng": job.seed, "history": history}
     begin = time.process_time()
-    with fgmp.backend(backend):
-        result = fgmp.simulate(job.method_of_fgmp(), digits.train, job.rounds, **options)
+    result = fgmp.simulate(job.method_of_fgmp(), digits.train, job.rounds, **options)
     table = result.history
     return {
         "round": table["round"].astype(int).tolist(),
