@@ -52,7 +52,6 @@ sparsity = None  # tau, nonzero weights of a digit (None: [8, 32, 64] or 50 to 7
 learning_rates = None  # common to all methods (None: [0.01, 0.1, 1.0] or 0.0001 to 1)
 l1_weight = 1.0e-4  # lambda of FedMid and FedDualAvg, the paper's
 radius = 1.0e5  # R, radius of the ball that holds FedGradMP's models
-late_sparsity = None  # a small tau that goes on to the last round (None: 8 for digits, else 100)
 n_seeds = 3  # seeds of FedAvg and FedGradMP: 0, 1, ..
 
 # %% tags=["hide-input"]
@@ -60,8 +59,7 @@ from book import as_list, check_types
 
 check_types(globals(), {
     str: "dataset",
-    int | None: "n_train n_test n_samples cohort_size batch_size local_iterations early_round rounds "
-                "late_sparsity",
+    int | None: "n_train n_test n_samples cohort_size batch_size local_iterations early_round rounds",
     float: "concentration l1_weight radius",
     int: "sgd_steps n_seeds",
     int | list[int] | None: "sparsity",
@@ -83,10 +81,8 @@ if sparsity is None:
     sparsity = [8, 32, 64] if embedded else [50, 100, 200, 400, 784]
 if learning_rates is None:
     learning_rates = [0.01, 0.1, 1.0] if embedded else [0.0001, 0.001, 0.005, 0.01, 0.1, 1.0]
-if late_sparsity is None:
-    late_sparsity = 8 if embedded else 100
 sparsity, learning_rates = sorted(as_list(sparsity)), sorted(as_list(learning_rates))
-assert min(*sparsity, late_sparsity) >= 1, f"{sparsity=}, {late_sparsity=}: expected each at least 1"
+assert min(sparsity) >= 1, f"{sparsity=}: expected each at least 1"
 assert min(learning_rates) > 0, f"{learning_rates=}: expected each above 0"
 early_round, rounds = early_round or (10 if embedded else 100), rounds or (40 if embedded else 1000)
 
@@ -179,49 +175,37 @@ print(f"tau = {sparsity[0]}, {early_round} rounds: accuracy {seen} on training c
 # Every method with every rate, those with a sparsity with each of these, and all of it in both codings. A seed decides
 # about the writers, the cohorts and the minibatches, and is the same for every method, so that differences are paired.
 #
-# A thousand rounds of FedAvg take five seconds of one processor, of FedGradMP and FedIterHT forty. So FedAvg goes to
-# the last round with every seed, and FedGradMP to the early one; with paper = 1 there is one seed less. The other
-# rivals run with the first seed, with paper = 1 at every second rate. What goes on to the last round, with the first
-# seed, is listed below as `late`. A run that is done is read from `build/runs`, so that a notebook that stopped goes
-# on.
+# In the early round every method has all seeds. To the last round go all methods with the first seed, and with every
+# seed FedAvg and, with ink = 1, FedGradMP with the most pixels below all. With paper = 1 the rivals, but not FedAvg, go
+# there at every second rate. A run that is done is read from `build/runs`, so that a notebook that stopped goes on.
 
 # %%
 below = [tau for tau in sparsity if tau < pixels]
+many = max(below, default=pixels)
 arms = [("FedAvg", None), ("FedMid", None), ("FedDualAvg", None)]
 arms += [("FedGradMP", tau) for tau in sparsity] + [("FedIterHT", tau) for tau in below]
-many = max(below, default=pixels)  # the largest sparsity that leaves pixels out
-late = {("FedGradMP", many, INK, rate) for rate in learning_rates}
-late |= {("FedGradMP", many, PAPER, rate) for rate in (0.01, 0.1)}
-late |= {("FedGradMP", late_sparsity, INK, rate) for rate in (0.01, 1.0)}
-late |= {("FedIterHT", tau, INK, 0.01) for tau in (late_sparsity, many)}
-best = ("FedGradMP", many, INK, 0.1)  # goes on with every seed: on the first it had the best training accuracy
-
-
-# %%
-def tries(method, tau, coding):
-    """The rates and seeds of a method."""
-    if method == "FedAvg":
-        return learning_rates, range(n_seeds)
-    if method == "FedGradMP" and tau < pixels:
-        return learning_rates, range(n_seeds if coding == INK else max(1, n_seeds - 1))
-    return learning_rates[1::2] if coding == PAPER else learning_rates, [0]
 
 
 # %%
 def last_round(method, tau, coding, rate, seed):
-    arm = (method, tau, coding, rate)
-    goes_on = method == "FedAvg" or arm == best or (seed == 0 and arm in late)
-    return rounds if goes_on else early_round
+    if method == "FedAvg":
+        return rounds
+    if method == "FedGradMP":
+        is_long = tau < pixels and (seed == 0 or (tau, coding) == (many, INK))
+    else:
+        is_long = seed == 0 and (coding == INK or rate in learning_rates[1::2])
+    return rounds if is_long else early_round
 
 
 # %%
 jobs = []
 for coding in (INK, PAPER):
     for method, tau in arms:
-        some_rates, seeds = tries(method, tau, coding)
-        whom = [(rate, seed) for rate in some_rates for seed in seeds if (tau, coding) != (pixels, PAPER)]
-        ends = [last_round(method, tau, coding, rate, seed) for rate, seed in whom]
-        jobs += [job(method, rate, tau, coding, seed, end) for (rate, seed), end in zip(whom, ends, strict=True)]
+        if (tau, coding) == (pixels, PAPER):
+            continue
+        pairs = [(rate, seed) for rate in learning_rates for seed in range(n_seeds)]
+        ends = [last_round(method, tau, coding, rate, seed) for rate, seed in pairs]
+        jobs += [job(method, rate, tau, coding, seed, end) for (rate, seed), end in zip(pairs, ends, strict=True)]
 own = {"dataset": dataset, "pixels": pixels, "stops": [early_round, rounds], "sparsity": sparsity}
 own |= {"rates": learning_rates, "cells": table_of(jobs, learn_all(jobs), (early_round, rounds))}
 

@@ -1,6 +1,7 @@
 """Long runs, each kept on disk once it is computed: a notebook that stopped goes on from there."""
 
 import hashlib
+import inspect
 import json
 import os
 from collections.abc import Callable
@@ -24,13 +25,15 @@ def stored(function: Callable[[Any], dict], job: Any, folder: Path = RUNS) -> di
     function : callable
         Takes the job, and returns what JSON can hold.
     job : dataclass
-        All that the result depends on. With the name of the function and the version of fgmp it is
-        the key of the result: whoever changes the code of a run deletes build/runs (`make clean`).
+        All that the result depends on. With the name of the function, the text of its module and
+        the version of fgmp it is the key of the result. Who changes a method of fgmp so that it
+        returns other numbers deletes build/runs (`make clean`), or raises the version.
     folder : Path
         Where the results are, a file for each.
     """
     about = {
         "function": function.__qualname__,
+        "module": hashlib.sha256(inspect.getsource(inspect.getmodule(function)).encode()).hexdigest(),
         "job": asdict(job),
         "fgmp": version("fgmp"),
     }
