@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import PIL.Image
@@ -17,7 +18,7 @@ import pytest
 
 import book
 from book import __main__ as book_main
-from book import claim, claims, keeping, ledger, overview, pairs, plays, running
+from book import claim, claims, keeping, ledger, overview, pairs, plays, running, writers
 from book.__main__ import main
 from book.figures import BoundBesideError, describe, panels, stored_figure
 
@@ -532,7 +533,10 @@ def kept_toy(tmp_path):
     """A list with one kept run of a notebook, the folder of results, and the record of the run."""
     file = tmp_path / "paper.yaml"
     file.write_text(f"{FIRST.stem}-tiny: {{n_seeds: 3}}\n")
-    record = {"given_parameters": {"n_seeds": 3}, "code": running.digest(running.code_of(FIRST))}
+    record = {
+        "given_parameters": {"n_seeds": 3},
+        "code": running.digest(running.code_of_run(FIRST)),
+    }
     (tmp_path / f"{FIRST.stem}-tiny.json").write_text(json.dumps(record))
     (tmp_path / f"{FIRST.stem}-tiny.ipynb").write_text("")
     assert keeping.outdated(file, tmp_path) == []
@@ -553,6 +557,15 @@ def test_kept_run_of_another_notebook_is_named(changes, words, kept_toy):
     path = results / f"{FIRST.stem}-tiny.json"
     path.write_text(json.dumps(record | changes))
     assert keeping.outdated(file, results) == [f"{FIRST.stem}-tiny: {words}"]
+
+
+def test_code_of_a_run_holds_the_experiment_that_its_notebook_takes_from_the_book(tmp_path):
+    """A notebook that uses `learn_all` is of other code when `book/writers.py` is."""
+    text = Path(writers.__file__).read_text(encoding="utf-8")
+    for code, expected in (("learn_all([])", ["learn_all([])", text]), ("x = 1", ["x = 1"])):
+        source = tmp_path / "toy.py"
+        source.write_text(f"# %%\n{code}\n")
+        assert running.code_of_run(source) == expected
 
 
 def test_kept_run_that_is_missing_or_not_listed_is_named(kept_toy):

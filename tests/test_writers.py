@@ -1,5 +1,6 @@
 """The runs behind the maps of notebooks 09 and 10: kept once, gathered in a table, and compared seed by seed."""
 
+import inspect
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,6 +46,19 @@ def test_stored_run_is_computed_once_for_each_job(tmp_path):
     found = [stored(square, Toy(x), tmp_path) for x in (3, 3, 4)]
     assert found == [{"square": 9}, {"square": 9}, {"square": 16}]
     assert calls == [3, 4]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_stored_run_of_another_text_of_its_module_is_computed_again(tmp_path, monkeypatch):
+    """Who edits the experiment gets no result of the text before."""
+
+    def square(job):
+        return {"square": job.x**2}
+
+    stored(square, Toy(3), tmp_path)
+    text = inspect.getsource(inspect.getmodule(square))
+    monkeypatch.setattr(inspect, "getsource", lambda module: text + "# edited")
+    stored(square, Toy(3), tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
 
 

@@ -5,6 +5,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from joblib import Parallel, delayed, parallel_config
 
 import fgmp
 
+from . import voting, writers
 from .pairs import NOTEBOOKS, claims, find, normalise, read
 
 Task = tuple[Path, Path, dict]  # the .py half, the notebook that is written, the parameters
@@ -32,6 +34,8 @@ import json, os, runpy, sys
 os.environ.update(json.loads(sys.argv.pop(1)))
 runpy.run_module("papermill", run_name="__main__", alter_sys=True)
 """
+# Modules of the book that compute what a notebook shows.
+EXPERIMENTS = (voting, writers)
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -50,6 +54,14 @@ def code_of(source: Path) -> list[str]:
     return [cell.source for cell in cells if cell.cell_type == "code"]
 
 
+def code_of_run(source: Path) -> list[str]:
+    """The cells of code of a notebook, and the modules of the experiments that it takes from the book."""
+    cells = code_of(source)
+    words = set(re.findall(r"\w+", "\n".join(cells)))
+    modules = [module for module in EXPERIMENTS if words.intersection(module.__all__)]
+    return cells + [Path(module.__file__).read_text(encoding="utf-8") for module in modules]
+
+
 def digest(value) -> str:
     """Twelve digits that stand for a value of JSON."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
@@ -60,7 +72,7 @@ def made_of(source: Path, parameters: dict) -> dict[str, str]:
     shared = [NOTEBOOKS / "book" / f"{name}.py" for name in ("checks", "claims", "figures")]
     package = sorted(Path(fgmp.__file__).parent.rglob("*.py"))
     return {
-        "its code": digest(code_of(source)),
+        "its code": digest(code_of_run(source)),
         "its parameters": digest(parameters),
         "fgmp": digest([path.read_text(encoding="utf-8") for path in package]),
         "what the notebooks share": digest([path.read_text(encoding="utf-8") for path in shared]),
@@ -191,7 +203,7 @@ def sweep(source: Path, points: list[dict], out: Path, jobs=1, address=None, rep
 
 def key(source: Path, point: dict) -> str:
     """Twelve digits that stand for the code of a notebook and its parameters."""
-    return digest([code_of(source), point])
+    return digest([code_of_run(source), point])
 
 
 def write_table(points, files, problems, path: Path) -> None:

@@ -33,7 +33,9 @@ def stored(function: Callable[[Any], dict], job: Any, folder: Path = RUNS) -> di
     """
     about = {
         "function": function.__qualname__,
-        "module": hashlib.sha256(inspect.getsource(inspect.getmodule(function)).encode()).hexdigest(),
+        "module": hashlib.sha256(
+            inspect.getsource(inspect.getmodule(function)).encode()
+        ).hexdigest(),
         "job": asdict(job),
         "fgmp": version("fgmp"),
     }
