@@ -3,7 +3,7 @@
 The rows of all clients have to be one dense array; then there are kernels for
 
 - `FedGradMP` with exact solutions of the squared loss, in the standard basis or orthonormal atoms,
-  without a ball, at most 100 entries, counted by `PerOutput` without `always_include`;
+  without a ball, tau at most 50, counted by `PerOutput` without `always_include`;
 - `FedGradMP` with `SGD`, or with a number of steps of `GradientDescent` (the default for labels),
   for the squared, the logistic and the softmax loss, with or without a ball and `always_include`,
   counted by `PerOutput` or `PerAtom`, in the standard basis, in orthonormal atoms, and in atoms
