@@ -484,6 +484,30 @@ sliders()
 # - **Lambda.** `support` is $\Lambda$ in the pseudo-code, which does not say what $\Lambda$ is when a new round starts.
 #   Here each client begins with the support of the model it receives. The proof of Lemma 3 needs that.
 #
+# ## When not to use it
+#
+# FedGradMP is for clients that share one sparse truth and may not share rows. Where that is not so, something else
+# serves better:
+#
+# - **Rows that may be pooled.** Pool them: any sparse regression on all rows does as well, and is simpler
+#   ([15](15_your_own_data.ipynb)).
+# - **At most $3\tau$ rows a client.** An exact solution fits them to anything. Take five gradient steps, or
+#   `SharedSupportGradMP`, which adds sums of all rows before it decides ([14](14_add_up_before_deciding.ipynb)).
+# - **Twins**: features that are equal, or nearly, at every client. No sum of clients tells them apart. A random
+#   dictionary mixes them, and then the model has no features to read off
+#   ([08](08_gaussian_dictionary_rip.ipynb)).
+# - **Clients that disagree**: a private feature as large as the shared ones. Their average is a model of nobody
+#   ([13](13_clients_that_disagree_fail_or_lie.ipynb)).
+# - **A truth that is not sparse**, as an image classifier has: FedAvg is as good or better
+#   ([09](09_digits_by_writer.ipynb)); a dense federated ridge predicts better at three of four hospitals than
+#   fewer chosen columns ([15](15_your_own_data.ipynb)).
+# - **Clients that may lie.** A false update that is well formed is not seen; a median holds against few of them
+#   ([13](13_clients_that_disagree_fail_or_lie.ipynb)).
+# - **A proof of privacy with few clients.** Masks hide all but the sum. Noise that hides one client among a dozen
+#   leaves nothing of the model ([16](16_what_the_server_may_see.ipynb)).
+#
+# Nor is it made for times to an event or for mixed models.
+#
 # ## The answer
 #
 # Together the thirty clients recover the signal on all 10 seeds, below 1e-14, where alone 2 of 30 clients do (median).

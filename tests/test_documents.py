@@ -61,6 +61,17 @@ def test_commands_of_the_readme_are_targets_of_make():
     assert set(named) <= set(targets)
 
 
+def test_readme_stays_short_and_its_code_fits_narrow_pages():
+    """It is read in minutes, without a wide table, and no line of code is cut off or scrolls."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(readme) <= 7700
+    assert not re.search(r"^\|", readme, re.MULTILINE)
+    blocks = re.findall(r"^```\w*\n(.*?)```", readme, flags=re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert len(lines) > 20
+    assert max(map(len, lines)) <= 72, max(lines, key=len)
+
+
 def test_code_of_the_list_of_faults_runs(tmp_path, monkeypatch, capsys):
     """FAULTS.md has an example, and a line for every reason of rejection."""
     monkeypatch.chdir(tmp_path)
@@ -85,7 +96,7 @@ def test_lines_of_the_readme_for_a_table_run():
     y = np.where(2 * X[:, 1] - 2 * X[:, 5] + rng.logistic(size=600) > 0, "ill", "well")
     names = {"X": X, "y": y, "site": site}
     lines = python_blocks("README.md")[0]
-    assert 'FedGradMPClassifier(sparsity="cv", random_state=0).fit(X, y, groups=site)' in lines
+    assert 'FedGradMPClassifier(sparsity="cv", random_state=0)\nmodel.fit(X, y, groups=site)' in lines
     assert "bootstrap(200," in lines
     exec(lines.replace("bootstrap(200,", "bootstrap(3,"), names)
     assert {1, 5} <= set(names["model"].support_.tolist())
