@@ -96,7 +96,9 @@ def test_lines_of_the_readme_for_a_table_run():
     y = np.where(2 * X[:, 1] - 2 * X[:, 5] + rng.logistic(size=600) > 0, "ill", "well")
     names = {"X": X, "y": y, "site": site}
     lines = python_blocks("README.md")[0]
-    assert 'FedGradMPClassifier(sparsity="cv", random_state=0)\nmodel.fit(X, y, groups=site)' in lines
+    assert (
+        'FedGradMPClassifier(sparsity="cv", random_state=0)\nmodel.fit(X, y, groups=site)' in lines
+    )
     assert "bootstrap(200," in lines
     exec(lines.replace("bootstrap(200,", "bootstrap(3,"), names)
     assert {1, 5} <= set(names["model"].support_.tolist())
