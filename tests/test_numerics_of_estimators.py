@@ -338,7 +338,7 @@ def test_polish_of_partly_separated_classes_with_ridge_is_finite(partly_separate
 
 def test_refit_that_does_not_converge_warns(monkeypatch):
     """The warning has the number of steps and of features."""
-    monkeypatch.setattr(fgmp.estimators.refit, "_MAX_EXCHANGES", 1)
+    monkeypatch.setattr(fgmp.estimators.refit, "_MOST_CYCLES", 1)
     X, y = flagged()
     with pytest.warns(ConvergenceWarning, match="did not converge in 4 Newton steps on 3 features"):
         fgmp.FedGradMPClassifier("all", C=1e6).fit(X, y)

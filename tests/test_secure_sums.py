@@ -68,7 +68,7 @@ def test_masks_are_fresh_and_bytes_are_those_counted_by_hand():
     vectors = [np.zeros(10, np.uint64) for _ in range(4)]
     first, second = masked_sum(vectors, 3, {}), masked_sum(vectors, 3, {2: "masked_input"})
     assert (first.masked[0] != second.masked[0]).all()
-    secrets, share = 1 + 8, 16  # of a session for eight sums: the wrapping secret, self-masks
+    secrets, share = 1 + 16, 16  # of a session for sixteen sums: the wrapping secret, self-masks
     advertised = 4 * (16 + 32)  # a nonce, and a key
     shares_sent = 4 * 3 * (secrets * share + 16)  # shares, and a tag
     wrapped = 4 * 3 * 32  # a key of each pair
@@ -79,15 +79,15 @@ def test_masks_are_fresh_and_bytes_are_those_counted_by_hand():
 
 
 def test_a_session_is_used_for_sums_until_it_is_used_up():
-    """Eight sums and then sixteen: two trips each, and four where a session begins."""
+    """Sixteen sums, and again: two trips each, and four where a session begins."""
     sessions, vectors = Sessions(), [np.arange(5, dtype=np.uint64)] * 3
-    sums = [masked_sum(vectors, 2, {}, sessions) for _ in range(8 + 16 + 1)]
+    sums = [masked_sum(vectors, 2, {}, sessions) for _ in range(16 + 16 + 1)]
     assert all((one.total == 3 * np.arange(5)).all() for one in sums)
-    expected = np.full(25, 2 * 3)
-    expected[[0, 8, 24]] = 4 * 3
+    expected = np.full(33, 2 * 3)
+    expected[[0, 16, 32]] = 4 * 3
     assert [one.n_messages for one in sums] == expected.tolist()
     held = {one.masked[0].tobytes() for one in sums}
-    assert len(held) == 25  # the same vector, and other masks each time
+    assert len(held) == 33  # the same vector, and other masks each time
 
 
 @settings(deadline=None, max_examples=25)

@@ -7,19 +7,17 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._support.warnings import warn_user
-from ..callbacks import stop_when_stalled
-from ..recording import Result, Run
-from ..shared_support.newton import SETTLED, NewtonOnSupport
+from ..shared_support.newton import SETTLED, NewtonOnSupport, SupportState
 from ..sparse_model import Array, SparseModel
 from ..transport import Transport
 from .client_sums import MeanResiduals
+from .newton_steps import take_newton_steps
 from .selection_path import StandardizedClients, support_state
 from .session import NEWTON_STEPS, TOTALS, Session
 from .standardization import StandardizationStats
 
-# Exchanges of `NEWTON_STEPS` Newton steps each, until one gains less than a fraction.
-_MAX_EXCHANGES = 12
-_LEAST_GAIN = 0.01
+# Of `NEWTON_STEPS` Newton steps each.
+_MOST_CYCLES = 12
 # An objective that is lower by no more than this number of roundings has not been lowered.
 _ROUNDINGS = 4
 
@@ -72,16 +70,23 @@ def refit_model(
     ConvergenceWarning
         If the last step still moved a coefficient.
     """
-    result = _newton_steps(session, clients, model, ridge, polish)
+    steps = _newton_steps(session, clients, model, ridge, polish)
     unit = clients.standardization.target_unit**2
-    history = _with_last_row(history, result, session.totals, unit)
+    history = _with_last_row(history, steps, session.totals, unit)
 
     eps = float(np.finfo(session.settings.dtype).eps)
     first, last = history["objective"][[0, -1]]
     gains_only_rounding = first - last <= _ROUNDINGS * eps * first  # not if one of them is nan
     is_null = gains_only_rounding and not session.settings.always_include
-    refitted = clients.null_model if is_null else result.state.model
+    refitted = clients.null_model if is_null else steps.model
     return RefittedModel(refitted, history)
+
+
+class _Steps(NamedTuple):
+    """The model after the Newton steps, and a history with the objectives before and after them."""
+
+    model: SparseModel
+    history: dict[str, Array]
 
 
 def _newton_steps(
@@ -90,44 +95,50 @@ def _newton_steps(
     model: SparseModel,
     ridge: float,
     polish: bool,
-) -> Result:
-    """Run Newton steps until none moves a coefficient; of no round if the model is to stay."""
+) -> _Steps:
+    """Take Newton steps until none moves a coefficient; none at all if the model is to stay."""
     settings = session.settings
     n_features = len(model.used_atoms) - settings.n_intercepts
-    rounds = 0
-    if polish and n_features > 0:
-        rounds = 1 if settings.is_quadratic else _MAX_EXCHANGES
-    stalled = stop_when_stalled(1, improvement=_LEAST_GAIN)
+    state = support_state(settings, model)
+    is_moved = polish and n_features > 0
+    if settings.is_quadratic or not is_moved:
+        return _with_objectives(session, clients, state, ridge, int(is_moved))
 
-    def has_converged(run: Run) -> bool:
-        return stalled(run) and run.progress.state.moved <= SETTLED
-
-    result = session.run(
-        NewtonOnSupport(settings.newton_steps, ridge),
-        clients.transport,
-        rounds,
-        state=support_state(settings, model),
-        callbacks=has_converged,
+    most_exchanges = _MOST_CYCLES * (NEWTON_STEPS + 1)
+    result, first, last = take_newton_steps(
+        session, clients.transport, state, ridge, most_exchanges
     )
     if result.state.moved > SETTLED:
-        n_steps = _MAX_EXCHANGES * NEWTON_STEPS
         warn_user(
-            f"the closing exchanges did not converge in {n_steps} Newton steps on {n_features} "
-            "features; a smaller C, or fewer features, makes them",
+            f"the closing exchanges did not converge in {_MOST_CYCLES * NEWTON_STEPS} Newton steps "
+            f"on {n_features} features; a smaller C, or fewer features, makes them",
             ConvergenceWarning,
         )
-    return result
+    if last is None:
+        state = support_state(settings, result.state.model)
+        last = float(_with_objectives(session, clients, state, ridge, 0).history["objective"][-1])
+    history = {name: column[[0, -1]] for name, column in result.history.items()}
+    return _Steps(result.state.model, history | {"objective": np.array([first, last])})
+
+
+def _with_objectives(
+    session: Session, clients: StandardizedClients, state: SupportState, ridge: float, rounds: int
+) -> _Steps:
+    """Take one exact Newton step, or none, and ask for the objectives before and after it."""
+    method = NewtonOnSupport(1 if session.settings.is_quadratic else NEWTON_STEPS, ridge)
+    result = session.run(method, clients.transport, rounds, state=state)
+    return _Steps(result.state.model, result.history)
 
 
 def _with_last_row(
-    history: dict[str, Array], result: Result, totals: Counter[str], unit: float
+    history: dict[str, Array], steps: _Steps, totals: Counter[str], unit: float
 ) -> dict[str, Array]:
     """Return the history of the rounds with the last row of the refit, in the units of the data.
 
     If there were no rounds, the first row is the start of the refit.
     """
-    history = history or {name: column[:1] for name, column in result.history.items()}
-    last = {name: column[-1] for name, column in result.history.items()}
+    history = history or {name: column[:1] for name, column in steps.history.items()}
+    last = {name: column[-1] for name, column in steps.history.items()}
     last |= {name: float(totals[name]) for name in TOTALS}
     history = {name: np.append(column, last[name]) for name, column in history.items()}
     history["objective"] = history["objective"] * unit

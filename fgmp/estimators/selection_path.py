@@ -31,7 +31,8 @@ from ..sparse_model import Array, IndexArray, SparseModel
 from ..transport import Transport
 from .client_sums import HeldOutLosses
 from .folds import Fold, GroupFold, deal_clients, n_folds_of, n_group_folds
-from .session import TOTALS, FitClients, FitSettings, Session
+from .newton_steps import take_newton_steps
+from .session import NEWTON_STEPS, TOTALS, FitClients, FitSettings, Session
 from .standardization import Standardization, StandardizationStats, standardization_stats
 
 # A path begins with at least this number of features.
@@ -439,8 +440,13 @@ def eliminate_backwards(
     if len(model.used_atoms) <= settings.n_intercepts and not has_always_included:
         return EliminationPath(null_model, null_model, np.empty((0, 0)), ridge, {})
 
-    solver = NewtonOnSupport(settings.newton_steps, ridge)
-    state = session.query(solver, clients.transport, support_state(settings, model))
+    state = support_state(settings, model)
+    if settings.is_quadratic:
+        state = session.query(NewtonOnSupport(ridge=ridge), clients.transport, state)
+    else:
+        most_exchanges = NEWTON_STEPS + 1
+        steps = take_newton_steps(session, clients.transport, state, ridge, most_exchanges)
+        state = steps.result.state
     minimiser = state.model
     hessian = state.curvature.astype(np.float64)
     positions = {settings.n_chosen(minimiser): np.arange(len(minimiser.support))}

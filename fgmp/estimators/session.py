@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "rejected")
 
-# Newton steps in one exchange with the clients: one is exact for the squared loss.
+# Newton steps between two looks at whether the last one lowered the objective. (For the squared loss
+# one step is exact.)
 NEWTON_STEPS = 4
 # While features are selected the ridge is larger, and never zero for a loss of labels: merged
 # supports separate the classes more often than the features that are left in the end.
@@ -202,11 +203,6 @@ folds, n_folds, is_secure, is_private
         if np.array_equal(self.info.weights, rows / rows.sum()):
             return None
         return tuple(np.asarray(self.info.weights).tolist())
-
-    @property
-    def newton_steps(self) -> int:
-        """Newton steps in one exchange."""
-        return 1 if self.is_quadratic else NEWTON_STEPS
 
     @property
     def is_cross_validated(self) -> bool:

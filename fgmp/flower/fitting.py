@@ -29,6 +29,7 @@ from ..estimators.federated_table import (
 )
 from ..estimators.folds import Fold, assign_folds
 from ..estimators.groups import preview
+from ..estimators.newton_steps import NewtonSteps
 from ..estimators.own_intercepts import CommonIntercept, OwnIntercepts
 from ..estimators.performance_sums import (
     CalibrationSums,
@@ -56,6 +57,7 @@ _SILENCE = 10.0
 # What a fit asks of a client beside the rounds of a method. A client makes a method of its name,
 # and for that its module has to be loaded there (see `fgmp.serialization`): here it is.
 SUMS_OF_FITS = (
+    NewtonSteps,
     Moments,
     ObservedMeans,
     HeldOutLosses,

@@ -58,10 +58,6 @@ from .secagg_client import (
 )
 from .secret_sharing import combine_shares
 
-# How many sums a session is for: after a session that was used up the next one is for twice as
-# many, and after one that ended early for one.
-_FIRST_SUMS = 8
-
 
 class Request(NamedTuple):
     """One trip: what the server asks clients.
@@ -131,14 +127,15 @@ class Sessions:
     Attributes
     ----------
     n_sums : int
-        How many sums the next session is for.
+        How many sums the next session is for: one after a session that ended early, and twice as
+        many after one that was used up.
     key_pairs : dict of int to KeyPair
         Of clients on this machine, by their id.
     clients : dict of int to SecAggClient
         The clients on this machine, by their position in the session.
     """
 
-    n_sums: int = _FIRST_SUMS
+    n_sums: int = MOST_SUMS
     key_pairs: dict[int, KeyPair] = field(default_factory=dict)
     clients: dict[int, SecAggClient] = field(default_factory=dict)
     _session: "_Session | None" = None
