@@ -308,8 +308,8 @@ fig = maps(four, xlabel=[ONE, ONE, OWN, OWN], **look)
 # %% [markdown]
 # *Pixels with ink = 1. Above, one rate for both, against FedAvg. Below, FedGradMP has its own best rate, against the
 # best of the four rivals. The median over the seeds; small, half their range. In the last round there is one seed, but
-# with 400 pixels three, of which those after the first have FedAvg alone. Grey cells were not run so far. In the last row
-# all pixels are allowed.*
+# with 400 pixels three, of which those after the first have FedAvg alone. Grey cells were not run so far. In the last
+# row all pixels are allowed.*
 #
 # **With one rate** FedGradMP is nowhere ahead of FedAvg: level with 400 pixels a digit, and the further behind the
 # fewer pixels it has. **With a rate of its own** and 400 pixels it is ahead of all four rivals at each printed rate in
@@ -330,8 +330,8 @@ fig = maps(six, xlabel=ONE, **look)
 # *As above. With all pixels FedIterHT is FedAvg.*
 #
 # The penalty of FedMid and FedDualAvg costs something at large rates only, where FedGradMP with 200 and 400 pixels is
-# ahead of FedMid; at small ones both are FedAvg. FedIterHT, with the same number of pixels, is level from 200 on, within
-# 0.01 in the early round and within 0.002 in the last. With 100 and 50 the sign depends on the rate.
+# ahead of FedMid; at small ones both are FedAvg. FedIterHT, with the same number of pixels, is level from 200 on,
+# within 0.01 in the early round and within 0.002 in the last. With 100 and 50 the sign depends on the rate.
 #
 # ## The other coding of the pixels
 #
@@ -607,17 +607,17 @@ for row, tau in enumerate(sparsity):
 # - **Learning rates** are not printed there. Here are six, of which four lie in the grid that the paper has for its
 #   Figures 3 to 5. The largest, 1, is the best for most methods, so the best of all may lie beyond.
 # - **Seeds.** The paper does not say how many runs a curve stands for. Here are three in the early round. In the last
-#   round FedAvg has three, FedGradMP with 400 pixels and ink = 1, too, and all others one; with paper = 1 the rivals but
-#   FedAvg are there at every second rate. That keeps it to an hour of one processor.
+#   round FedAvg has three, FedGradMP with 400 pixels and ink = 1, too, and all others one; with paper = 1 the rivals
+#   but FedAvg are there at every second rate. That keeps it to an hour of one processor.
 #
 # ## The answer
 #
-# With one learning rate for all methods FedGradMP is ahead of FedAvg in no cell of the map, neither early nor late: with
-# all pixels it is FedAvg, with 400 pixels a digit it is level, with fewer behind. With a rate of its own and 400 pixels
-# it is ahead of the best of four rivals at 0.01, the largest rate that the paper prints, by 0.0151 in the hundredth
-# round; in the last it is level there, and ahead where the rivals' rates are 0.001 or less. Where all choose their rates
-# nobody is ahead. Against FedIterHT, the only rival with a fixed sparsity, it is ahead in 16 of 16 cells with a rate of
-# its own, and in 10 of 16 at the same rate, there by 0.01 at most.
+# With one learning rate for all methods FedGradMP is ahead of FedAvg in no cell of the map, neither early nor late:
+# with all pixels it is FedAvg, with 400 pixels a digit it is level, with fewer behind. With a rate of its own and 400
+# pixels it is ahead of the best of four rivals at 0.01, the largest rate that the paper prints, by 0.0151 in the
+# hundredth round; in the last it is level there, and ahead where the rivals' rates are 0.001 or less. Where all choose
+# their rates nobody is ahead. Against FedIterHT, the only rival with a fixed sparsity, it is ahead in 16 of 16 cells
+# with a rate of its own, and in 10 of 16 at the same rate, there by 0.01 at most.
 #
 # ## Predict, then change
 #

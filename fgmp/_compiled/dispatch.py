@@ -52,8 +52,8 @@ from .registry import KernelUpdates, kernel
 # The multiplications of a call below which one thread does it: to wake another takes as long.
 _FEW_MULTIPLICATIONS = 1e5
 
-# The largest tau of Algorithm 1 in a kernel: a system of more than 3 tau = 150 merged atoms is solved
-# faster by LAPACK (measured: 1.0 times the kernel's time with tau = 50, 0.6 with 100, 0.3 with 400).
+# The largest tau of Algorithm 1 in a kernel: LAPACK solves for more than 3 tau = 150 merged atoms
+# faster (measured: 1.0 times the kernel's time with tau = 50, 0.6 with 100, 0.3 with 400).
 _MOST_SOLVED = 50
 
 # The names of loops that could not be compiled in this process, so that each is tried once.

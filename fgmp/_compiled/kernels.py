@@ -684,7 +684,7 @@ def are_finite(sizes: Array) -> bool:
     n_finite = np.int32(0)
     for j in range(len(sizes)):
         n_finite = np.int32(n_finite + (sizes[j] < math.inf))
-    return n_finite == len(sizes)
+    return bool(n_finite == len(sizes))
 
 
 def count_above(sizes: Array, threshold: Any) -> Any:

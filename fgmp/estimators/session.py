@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "rejected")
 
-# Newton steps between two looks at whether the last one lowered the objective. (For the squared loss
-# one step is exact.)
+# Newton steps between two looks at whether the last one lowered the objective. (One step is exact
+# for the squared loss.)
 NEWTON_STEPS = 4
 # While features are selected the ridge is larger, and never zero for a loss of labels: merged
 # supports separate the classes more often than the features that are left in the end.
