@@ -535,7 +535,7 @@ def kept_toy(tmp_path):
     file.write_text(f"{FIRST.stem}-tiny: {{n_seeds: 3}}\n")
     record = {
         "given_parameters": {"n_seeds": 3},
-        "code": running.digest(running.code_of_run(FIRST)),
+        "code": running.digest(running.code_of(FIRST)),
     }
     (tmp_path / f"{FIRST.stem}-tiny.json").write_text(json.dumps(record))
     (tmp_path / f"{FIRST.stem}-tiny.ipynb").write_text("")

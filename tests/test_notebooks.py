@@ -80,7 +80,7 @@ def test_notebook_pair_is_in_step_and_was_executed_in_order(path):
     outputs = [output for cell in code(notebook) for output in cell.outputs]
     assert [o for o in outputs if o.output_type == "error" or o.get("name") == "stderr"] == []
     assert "Warning:" not in printed(notebook)
-    assert path.stat().st_size < 1.5e6
+    assert path.stat().st_size < 2e6
     assert max(len(lines_of(cell)) for cell in code(notebook)) <= 20
     unfolded = [one for one in code(notebook) if "hide-input" not in one.metadata.get("tags", [])]
     assert statistics.median(len(lines_of(cell)) for cell in unfolded) <= 6

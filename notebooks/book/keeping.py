@@ -74,7 +74,7 @@ def outdated(file: Path = PAPER, results: Path | None = None) -> list[str]:
         kept = json.loads(record.read_text(encoding="utf-8"))
         if kept["given_parameters"] != run.parameters:
             found.append(f"{run.name}: its parameters are others in {file.name}")
-        elif kept.get("code") != running.digest(running.code_of_run(run.source)):
+        elif kept.get("code") != running.digest(running.code_of(run.source)):
             found.append(f"{run.name}: the code of its notebook changed since")
     listed = {run.name for run in kept_runs(file)}
     there = {path.stem for path in results.glob("*-*.*")}
@@ -86,7 +86,7 @@ def keep(run: PaperRun, output: Path) -> None:
     executed = pairs.read(output)
     about = {
         "given_parameters": run.parameters,
-        "code": running.digest(running.code_of_run(run.source)),
+        "code": running.digest(running.code_of(run.source)),
         "versions": {one: version(one) for one in ("fgmp", "numpy", "scipy")},
     }
     ledger.write(run.name, executed, **about)
