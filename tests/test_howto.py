@@ -65,6 +65,15 @@ def test_code_of_intercepts_finds_levels_and_keeps_age_and_sex(empty_folder):
     assert abs(model.intercepts_["new"]) < 2
 
 
+def test_code_of_predictions_by_hand_has_those_of_the_model(empty_folder):
+    """Of all 920 patients, from the file alone."""
+    names = run_code(ROOT / "docs/howto/predict_in_r.md")
+    by_hand = [names["probability"](row) for row in names["rows"]]
+    expected = names["model"].predict_proba(names["X"])[:, 1]
+    np.testing.assert_allclose(by_hand, expected, rtol=1e-12)
+    assert any(term["name"].endswith("missing") for term in names["content"]["coefficients"])
+
+
 def test_code_of_counts_finds_the_features_that_made_the_data(empty_folder):
     """The code of the page on counts selects features 2 and 7."""
     model = run_code(ROOT / "docs/howto/counts.md")["model"]

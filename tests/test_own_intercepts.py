@@ -1,5 +1,7 @@
 """An intercept for each group with any loss, against dummy columns in a pooled table."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import statsmodels.api as sm
@@ -88,6 +90,31 @@ def test_profile_is_the_minimum_over_a_shift(name, weighted):
 
     least = minimize(value, np.zeros(shape), tol=1e-12).fun
     assert problem.value(z) == pytest.approx(least, abs=1e-7)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_objective_of_a_federation_has_an_intercept_for_each_client(name):
+    """All rows in one product would have a single one; one client of all rows is refused."""
+    rng = np.random.default_rng(3)
+    loss, draw = LOSSES[name]
+    As = [rng.standard_normal((30, 2)) for _ in range(3)]
+    x = rng.standard_normal(loss.model_shape(2))
+    ys = [draw(rng, A @ x + level) for A, level in zip(As, (-2, 0, 2), strict=True)]
+    fed = fgmp.Federation.from_arrays(As, ys, loss=loss)
+    assert fed.pooled().objective(x) == pytest.approx(fed.objective(x))
+    tied = replace(fed, loss=ProfiledLoss(loss))
+
+    def least(client):
+        def value(shift):
+            z = client.predictions(x) + (shift if x.ndim > 1 else shift[0])
+            return loss.values(z, client.targets).mean()
+
+        return minimize(value, np.zeros(loss.n_outputs), tol=1e-10).fun
+
+    expected = np.mean([least(client) for client in fed.clients])
+    assert tied.objective(x) == pytest.approx(expected, abs=1e-6)
+    with pytest.raises(ValueError, match="ties the rows of a client together"):
+        tied.pooled()
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 from sklearn.datasets import load_wine
-from sklearn.metrics import brier_score_loss, log_loss, r2_score, roc_auc_score
+from sklearn.linear_model import PoissonRegressor
+from sklearn.metrics import (
+    brier_score_loss,
+    d2_tweedie_score,
+    log_loss,
+    mean_poisson_deviance,
+    r2_score,
+    roc_auc_score,
+)
 
 import fgmp
 from fgmp.datasets import heart_disease
@@ -98,6 +106,58 @@ def test_measures_of_all_rows_are_those_of_other_libraries(secure):
     assert table["rows"].tolist() == [920]
     for measure, value in expected.items():
         np.testing.assert_allclose(table[measure][0], value, 1e-6, 1e-9, err_msg=measure)
+
+
+@pytest.mark.parametrize("by", ["groups", "all"])
+@pytest.mark.parametrize("fit_intercept", [True, "per_group"])
+def test_measures_of_counts_are_those_of_other_libraries(by, fit_intercept):
+    """D^2 and deviance of scikit-learn, and the calibration of statsmodels."""
+    sm = pytest.importorskip("statsmodels.api")
+    rng = np.random.default_rng(5)
+    X, groups = rng.standard_normal((300, 4)), np.arange(300) % 3
+    y = rng.poisson(np.exp(1 + 0.5 * X[:, 0] - 0.3 * X[:, 2] + 0.2 * groups))
+    secure = by == "all" and fit_intercept is True
+    model = fgmp.FedGradMPRegressor(2, loss="poisson", fit_intercept=fit_intercept, secure=secure)
+    model.fit(X[::2], y[::2], groups=groups[::2])
+    performance = model.performance(X, y, groups, by=by)
+    table = performance.columns
+    predicted = model.predict(X, groups)
+    parts = [groups == group for group in range(3)] if by == "groups" else [groups >= 0]
+    for line, rows in enumerate(parts):
+        count, mean = y[rows], predicted[rows]
+        predictor = np.log(mean)
+        poisson = sm.families.Poisson()
+        shift = sm.GLM(count, np.ones(len(count)), family=poisson, offset=predictor).fit()
+        slope = sm.GLM(count, sm.add_constant(predictor), family=poisson).fit(tol=1e-12)
+        expected = {
+            "rows": rows.sum(),
+            "observed": count.mean(),
+            "predicted": mean.mean(),
+            "d2": d2_tweedie_score(count, mean, power=1),
+            "deviance": mean_poisson_deviance(count, mean),
+            "intercept": shift.params[0],
+            "intercept_se": shift.bse[0],
+            "slope": slope.params[1],
+            "slope_se": slope.bse[1],
+        }
+        for measure, value in expected.items():
+            np.testing.assert_allclose(table[measure][line], value, 1e-6, 1e-7, err_msg=measure)
+        alone = PoissonRegressor(alpha=0, tol=1e-10).fit(predictor[:, None], count)
+        np.testing.assert_allclose(table["slope"][line], alone.coef_[0], 1e-4)
+    assert "D2" in repr(performance) and "AUC" not in repr(performance)
+    assert performance.plot()[0].get_xlabel() == "$D^2$"
+
+
+def test_counts_that_are_all_equal_have_no_d2():
+    """And a group with few rows has no measure at all."""
+    rng = np.random.default_rng(6)
+    X, groups = rng.standard_normal((60, 2)), np.repeat([0, 1, 2], [28, 28, 4])
+    y = rng.poisson(3, 60)
+    model = fgmp.FedGradMPRegressor(1, loss="poisson").fit(X, y, groups)
+    table = model.performance(X, np.where(groups == 1, 3, y), groups % 2).columns
+    assert np.isfinite(table["d2"][0]) and np.isnan(table["d2"][1])
+    assert abs(table["observed"][1] - 3) < 1e-12 and np.isfinite(table["deviance"][1])
+    assert model.performance(X, y, groups).columns["group"].tolist() == ["0", "1"]
 
 
 @pytest.mark.parametrize("by", ["groups", "all"])

@@ -221,6 +221,7 @@ def test_fold_of_groups_under_masks_has_at_least_two(n_clients, n_folds):
     assert np.ptp(sizes) <= 1
 
 
+@pytest.mark.filterwarnings("ignore:sparsity='cv' has chosen")
 def test_fit_under_masks_with_folds_of_groups_opens_no_sum_of_one_group(monkeypatch):
     """The sets of groups over which sums are opened are all groups, and all but a fold."""
     opened = set()
@@ -300,6 +301,7 @@ def test_cross_validation_chooses_three_features(make):
     plt.close("all")
 
 
+@pytest.mark.filterwarnings("ignore:sparsity='cv' has chosen")
 @pytest.mark.parametrize("make", ESTIMATORS)
 def test_groups_of_a_single_row_take_part_in_cross_validation(make):
     """With cohorts, and with an intercept for each group."""

@@ -8,6 +8,7 @@ from cases import table_in_several_units
 
 import fgmp
 from fgmp.estimators import covariance as covariance_module
+from fgmp.estimators import model_from_json
 from fgmp.estimators.covariance import GradientProducts
 
 pytestmark = pytest.mark.filterwarnings(
@@ -279,3 +280,30 @@ def test_the_summary_is_a_table_in_text_and_html():
     slopes = summary.columns["per_deviation"][1:]
     expected = model.coef_[0, model.support_] * X.to_numpy()[:, model.support_].std(axis=0)
     np.testing.assert_allclose(slopes, expected, rtol=1e-9)
+
+
+def test_the_summary_says_which_class_odds_are_of_and_how_many_rows_are_of_the_rarer_one():
+    """From means that the fit has summed, with weights, under masks, and in a file, too."""
+    X, y, groups = table_in_several_units(2)
+    weights = 1.0 + (np.arange(len(y)) % 2)
+    for options in ({}, {"secure": True}, {"fit_intercept": "per_group"}, {"fit_intercept": False}):
+        model = fgmp.FedGradMPClassifier(2, **options).fit(X, y, groups, sample_weight=weights)
+        expected = [weights[y == label].sum() for label in model.classes_]
+        np.testing.assert_allclose(model.covariance_.class_rows, expected, rtol=1e-6)
+        second, first = model.classes_[::-1]
+        assert model.summary().notes[0].startswith(f"Odds are of {second} against {first}:")
+        again = model_from_json(model.to_json())
+        assert again.summary().notes == model.summary().notes
+
+
+def test_few_rows_of_the_rarer_class_for_each_feature_are_noted():
+    """Fewer than ten; a model of numbers has no such rows."""
+    X, y, groups = table_in_several_units(2)
+    rare = np.flatnonzero(y == np.unique(y)[1])[30:]
+    X, y, groups = X.drop(index=rare), np.delete(y, rare), np.delete(groups, rare)
+    few = fgmp.FedGradMPClassifier(4).fit(X, y, groups).summary().notes[1]
+    assert few.startswith("Only 30 rows are of ") and "7.5 for each feature in the model" in few
+    enough = fgmp.FedGradMPClassifier(3).fit(X, y, groups).summary()
+    assert "Only" not in repr(enough)
+    numbers = fgmp.FedGradMPRegressor(4).fit(X, X.iloc[:, 0], groups)
+    assert numbers.covariance_.class_rows is None and "Odds" not in repr(numbers.summary())

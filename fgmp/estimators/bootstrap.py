@@ -1,5 +1,6 @@
 """The bootstrap of an estimator: which features other samples select, with which coefficients."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,9 @@ from .._support.progress import PATIENCE, ProgressLine
 from .._support.validation import check_integer, check_number
 from ..sparse_model import Array, IndexArray
 
+# With fewer groups resamples of them say little: as of a cluster sandwich, intervals are too narrow
+# (Cameron and Miller, A Practitioner's Guide to Cluster-Robust Inference, 2015, section VI).
+_FEW_GROUPS = 10
 # Draws that miss a class are repeated; after this number of them in a row there is an error.
 _MAX_DRAWS = 100
 
@@ -29,13 +33,15 @@ class Bootstrap:
         The coefficients of the fit itself.
     names : tuple of str
         Names of the features.
+    n_drawn : int or None
+        How many groups were drawn from; None if rows were drawn.
 
     Examples
     --------
     >>> import numpy as np
     >>> import fgmp
     >>> X = np.random.default_rng(0).standard_normal((60, 3))
-    >>> model = fgmp.FedGradMPRegressor(1).fit(X, 2 * X[:, 1], groups=np.arange(60) % 4)
+    >>> model = fgmp.FedGradMPRegressor(1).fit(X, 2 * X[:, 1], groups=np.arange(60) % 12)
     >>> model.bootstrap(20, over="groups")
     Bootstrap(20 resamples, x1 1)
     """
@@ -43,14 +49,16 @@ class Bootstrap:
     coef: Array
     estimate: Array
     names: tuple[str, ...]
+    n_drawn: int | None = None
 
     def __repr__(self) -> str:
-        return f"Bootstrap({len(self.coef)} resamples, {facts_in_words(self._shares(5))})"
+        drawn = f" of only {self.n_drawn} groups" if self.note else ""
+        return f"Bootstrap({len(self.coef)} resamples{drawn}, {facts_in_words(self._shares(5))})"
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks: the features that most resamples select."""
         title = f"Bootstrap of {len(self.coef)} resamples: share that selects a feature"
-        return html_facts(title, self._shares(20))
+        return html_facts(title, self._shares(20)) + (f"<p>{self.note}</p>" if self.note else "")
 
     def _shares(self, most: int) -> dict[str, str]:
         """Return the shares of the most frequent features, by name, and how many others follow."""
@@ -60,6 +68,17 @@ class Bootstrap:
         if len(selected) > most:
             words["others"] = f"{len(selected) - most} features"
         return words
+
+    @property
+    def note(self) -> str:
+        """What few groups make of shares and intervals, or ""."""
+        if self.n_drawn is None or self.n_drawn >= _FEW_GROUPS:
+            return ""
+        n_samples = math.comb(2 * self.n_drawn - 1, self.n_drawn)
+        return (
+            f"Drawn from {self.n_drawn} groups, of which there are {n_samples:,} different "
+            "samples: shares and intervals are rough, and intervals too narrow on average."
+        )
 
     @property
     def inclusion(self) -> Array:

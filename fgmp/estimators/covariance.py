@@ -32,7 +32,7 @@ from ..sparse_model import Array, IndexArray, SparseModel
 from .client_sums import ClientSums, State, join_digits, split_digits
 from .selection_path import StandardizedClients
 from .session import FitSettings, Session, share_of
-from .standardization import Standardization
+from .standardization import Standardization, StandardizationStats
 
 # Covariances are summed for at most this number of coefficients: 500,000 numbers of each client.
 MAX_COEFFICIENTS = 1000
@@ -180,6 +180,8 @@ class Covariance:
     deviations : ndarray, shape (n_features,)
         The standard deviation of each feature over all rows: about the mean; about that of each
         group if these have intercepts of their own; about zero if there is no intercept.
+    class_rows : ndarray, shape (n_classes,), or None
+        The weight of the rows of each class, in the order of ``classes_``; None for numbers.
     """
 
     columns: IndexArray
@@ -195,6 +197,7 @@ class Covariance:
     loss: float
     is_ridge: bool
     deviations: Array
+    class_rows: Array | None = None
 
     def __repr__(self) -> str:
         return f"Covariance of {len(self.values)} coefficients from {self.n_groups} groups"
@@ -204,7 +207,7 @@ def coefficient_covariance(
     session: Session,
     clients: StandardizedClients,
     model: SparseModel,
-    deviations: Array,
+    stats: StandardizationStats,
     ridge: float,
 ) -> Covariance | None:
     """Return the covariance of a refitted model, from one exchange; None if nothing is summed.
@@ -217,8 +220,8 @@ def coefficient_covariance(
         All rows.
     model : SparseModel
         The refitted model, in common units.
-    deviations : ndarray, shape (n_features,)
-        As in `Covariance`.
+    stats : StandardizationStats
+        What stage 1 found.
     ridge : float
         The ridge of the refit.
     """
@@ -238,7 +241,8 @@ def coefficient_covariance(
     )
     state = session.query(method, clients.transport, (model,))
     pooled = method.pooled(state)
-    return _covariance(pooled, model, clients.standardization, settings, deviations, ridge, why_not)
+    stats = stats._replace(standardization=clients.standardization)
+    return _covariance(pooled, model, stats, settings, ridge, why_not)
 
 
 def _identifiable(
@@ -267,13 +271,13 @@ def _why_no_products(settings: FitSettings) -> str:
 def _covariance(
     pooled: PooledCurvature,
     model: SparseModel,
-    standardization: Standardization,
+    stats: StandardizationStats,
     settings: FitSettings,
-    deviations: Array,
     ridge: float,
     why_not: str,
 ) -> Covariance:
     """Return the covariance in the units of the data that follows from the sums."""
+    standardization = stats.standardization
     n = settings.total_weight
     n_groups = len(settings.info.rows)
     k = len(model.support)
@@ -300,6 +304,9 @@ def _covariance(
         correction = correction / degrees_of_freedom if degrees_of_freedom > 0 else np.nan
         by_group = correction / n * bread @ pooled.products @ bread.T
 
+    class_rows = None
+    if settings.loss.class_labels is not None:
+        class_rows = n * stats.means[settings.n_features :]
     atoms = model.support // settings.n_outputs
     return Covariance(
         columns=atoms - settings.n_intercepts,
@@ -314,7 +321,8 @@ def _covariance(
         dispersion=float(dispersion * unit**2) if settings.is_quadratic else 1.0,
         loss=pooled.loss * unit**2,
         is_ridge=ridge > 0,
-        deviations=deviations,
+        deviations=stats.deviations,
+        class_rows=class_rows,
     )
 
 

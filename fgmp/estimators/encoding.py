@@ -42,6 +42,9 @@ MISSING_RULES = ("error", "indicator")
 # The most levels of a category: an identifier of rows is none.
 MAX_LEVELS = 1000
 _N_NAMED = 10
+# A column of this number of distinct whole numbers may hold codes of kinds. Two are a yes and a no.
+_LEAST_CODES = 3
+_MOST_CODES = 10
 _ROUNDING_OF_SHARES = 1e-10
 _LONGEST_LEVEL = 200
 
@@ -74,6 +77,15 @@ class RawTable(NamedTuple):
         for index, column in self.texts.items():
             missing[:, index] = [level is None for level in column.tolist()]
         return missing
+
+    def may_be_codes(self) -> Array:
+        """Return which columns of numbers may be codes of kinds: a few distinct whole numbers."""
+        found = np.zeros(self.numbers.shape[1], bool)
+        for index, column in enumerate(self.numbers.T):
+            distinct = np.unique(column[~np.isnan(column)])
+            is_whole = bool((distinct % 1 == 0).all())
+            found[index] = is_whole and _LEAST_CODES <= len(distinct) <= _MOST_CODES
+        return found
 
     def levels(self) -> dict[int, list[str]]:
         """Return the levels that occur in each category, in increasing order."""

@@ -221,7 +221,7 @@ def _covariance(
     settings = session.settings
     if settings.coefficients_only:
         return None
-    return coefficient_covariance(session, clients, model, stats.deviations, ridge)
+    return coefficient_covariance(session, clients, model, stats, ridge)
 
 
 def _in_original_units(

@@ -8,6 +8,7 @@ from scipy.sparse import issparse
 from sklearn.utils import check_array, check_random_state
 
 from .._support.validation import short_repr
+from .._support.warnings import warn_user
 from ..sparse_model import Array
 
 # The most columns that a message names.
@@ -26,6 +27,47 @@ def as_random_state(random_state: Any) -> Any:
             f"random_state is {short_repr(random_state)}; expected an integer from 0 to "
             "4294967295, a numpy.random.RandomState or None, as in scikit-learn"
         ) from None
+
+
+def warn_of_other_indices(X: Any, **columns: Any) -> None:
+    """Warn if a column of pandas has other row labels than X: rows go together by position.
+
+    Labels that count from zero are those that pandas gives by itself, and say nothing of rows with
+    others: only the same labels in another order do.
+
+    Parameters
+    ----------
+    X : object
+        The features; a DataFrame if there is anything to compare.
+    **columns : object
+        What has one entry for each row, by the name of the argument.
+    """
+    index = _row_labels(X)
+    if index is None:
+        return
+    for name, column in columns.items():
+        other = _row_labels(column)
+        if other is not None and _are_at_odds(index, other):
+            warn_user(
+                f"{name} has other row labels than X, or the same in another order. Rows are put "
+                f"together by position, and labels are ignored: expected {name} in the order of "
+                f"X, such as {name}.loc[X.index]"
+            )
+
+
+def _row_labels(table: Any) -> Any:
+    """Return the index of a DataFrame or Series, and None for anything else."""
+    index = getattr(table, "index", None)
+    return index if hasattr(index, "equals") else None
+
+
+def _are_at_odds(index: Any, other: Any) -> bool:
+    """Return whether two indices of one length seem to be of rows in different orders."""
+    if len(other) != len(index) or other.equals(index):
+        return False
+    counting = np.arange(len(index))
+    is_counted = np.array_equal(index, counting) or np.array_equal(other, counting)
+    return not is_counted or set(index) == set(other)
 
 
 def columns_not_finite(X: Any) -> Array:

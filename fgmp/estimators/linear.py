@@ -7,6 +7,7 @@ the fit (`fgmp.estimators.fitting`), sets its result as attributes, and gives ad
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from importlib.metadata import version
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
@@ -68,7 +69,13 @@ from .encoding import MISSING_RULES, Encoding, EncodingPlan, RawTable, columns_o
 from .federated_table import LOSSES_OF_NUMBERS, FederatedTable
 from .fitting import FittedModel, fit_model
 from .groups import encode_groups, group_of_each_row, preview
-from .inputs import N_NAMED, as_random_state, columns_not_finite, refuse_overflow
+from .inputs import (
+    N_NAMED,
+    as_random_state,
+    columns_not_finite,
+    refuse_overflow,
+    warn_of_other_indices,
+)
 from .model_files import model_from_json, model_to_json
 from .own_intercepts import intercept_of_group, intercepts_by_group
 from .performance import Performance, measure_performance
@@ -197,6 +204,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             A row of weight 2 counts as two rows; one of weight 0 is left out.
         """
         self._check_parameters()
+        warn_of_other_indices(X, y=y, groups=groups, sample_weight=sample_weight)
         passed = X, y, groups
         for of_last_fit in ("encoding_", *_OF_LAST_FIT):
             self.__dict__.pop(of_last_fit, None)
@@ -348,7 +356,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             self._refuse_beyond_masks(error, settings)
         self._set_fitted(fitted)
         self.exchanges_ = tuple(sent_of(run) for run in session.log if run.history["round"][-1])
-        self._advise(fitted, n_rows)
+        self._advise(fitted, settings, n_rows)
 
     def _set_fitted(self, fitted: FittedModel) -> None:
         """Set the fitted attributes."""
@@ -365,6 +373,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         self.C_ = fitted.C
         self.n_iter_ = fitted.n_rounds
         self.history_ = HistoryTable(fitted.history)
+        self.fgmp_version_ = version("fgmp")
 
         for of_last_fit in _OF_LAST_FIT:
             self.__dict__.pop(of_last_fit, None)
@@ -557,6 +566,14 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         table = plan.read(X)
         plan.check_levels(table)
         names = np.asarray(plan.names)
+        may_be_codes = table.may_be_codes()
+        if may_be_codes.any() and hasattr(self, "feature_names_in_"):
+            advise_once(
+                "codes",
+                f"the columns [{preview(names[may_be_codes].tolist(), N_NAMED)}] hold a few whole "
+                "numbers, and enter the model as amounts: where they are codes of kinds, name them "
+                "in categories=[...]",
+            )
         refuse_overflow(
             np.nan_to_num(table.numbers, nan=0.0),
             None,
@@ -695,7 +712,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 f"with one intercept. fit takes groups=...; {_IN_SKLEARN.format('fit')}",
             )
 
-    def _advise(self, fitted: FittedModel, n_rows: list[int]) -> None:
+    def _advise(self, fitted: FittedModel, settings: FitSettings, n_rows: list[int]) -> None:
         """Warn of constant columns, of rounds that ran out, of an empty model, of small batches."""
         if fitted.is_constant.any():
             names = self._names_of(fitted.is_constant, _N_CONSTANT_NAMED)
@@ -720,9 +737,35 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             )
         if not len(self.support_):
             warn_user(self._reason_of_empty_model(fitted))
+        self._advise_on_edges(fitted, settings)
         # With noise numbers of rows are data, and nothing is revealed of them.
         if fitted.method == "fedgradmp" and self.private is None:
             warn_of_small_batches(self.batch_size, n_rows)
+
+    def _advise_on_edges(self, fitted: FittedModel, settings: FitSettings) -> None:
+        """Warn if cross-validation has chosen the end of what it tried, and could go further.
+
+        The largest C is no such end: a ridge of a hundredth of a row is none. Nor is a number of
+        features of which there are no more, or no more than the rows can tell apart.
+        """
+        if fitted.cross_validation is None or not len(self.support_):
+            return
+        tried = fitted.cross_validation.table
+        most = int(tried["sparsity"].max())
+        is_choice = self.sparsity == "cv" and most > tried["sparsity"].min()
+        may_go_on = self.sparsities is not None or most == _SPARSITIES[-1]
+        if is_choice and may_go_on and fitted.sparsity == most < settings.n_choices:
+            advise_once(
+                "largest sparsity",
+                f"sparsity='cv' has chosen {most}, the largest number that it tried: more "
+                "features may predict better. sparsities=[...] goes further, and 'all' takes all",
+            )
+        if self.C == "cv" and fitted.C == tried["C"].min():
+            advise_once(
+                "smallest C",
+                f"C='cv' has chosen {fitted.C:g}, the smallest that it tried: a smaller C, given "
+                "as a number, may predict better, or the features say little",
+            )
 
     def _words_on_units(self, unusual: Sequence[UnusualColumn]) -> str:
         """Return which columns some groups seem to count in other units, and which group it is."""
@@ -953,7 +996,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 for counts in draws
             ]
         coefficients = run_with_bar(tasks, n_jobs, self.verbose)
-        return self._bootstrap_of(coefficients)
+        return self._bootstrap_of(coefficients, len(self.groups_) if over == "groups" else None)
 
     def bootstrap_sites(
         self, clients: FitClients, n_resamples: int, random_state: Any, report: Report
@@ -978,12 +1021,12 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         for _ in range(check_integer("n_resamples", n_resamples)):
             counts = draw_multiplicities(n_clients, rng)
             coefficients.append(self._coefficients_of_drawn_clients(clients, counts, report))
-        return self._bootstrap_of(coefficients)
+        return self._bootstrap_of(coefficients, n_clients)
 
-    def _bootstrap_of(self, coefficients: list[Array]) -> Bootstrap:
+    def _bootstrap_of(self, coefficients: list[Array], n_drawn: int | None) -> Bootstrap:
         """Return the coefficients of resamples as a `Bootstrap`."""
         names = tuple(names_of_features(self))
-        return Bootstrap(np.array(coefficients), np.atleast_2d(self.coef_), names)
+        return Bootstrap(np.array(coefficients), np.atleast_2d(self.coef_), names, n_drawn)
 
     def _check_bootstrap(self, over: str) -> None:
         """Raise a ValueError if the model cannot be fitted to resamples of its rows."""
@@ -1081,7 +1124,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         return report_of(self)
 
     def performance(self, X: Any, y: Any, groups: Any = None, *, by: str = "groups") -> Performance:
-        """Return how good the model is for each group: AUC or R^2, and calibration.
+        """Return how good the model is for each group: AUC, R^2 or D^2, and calibration.
 
         The rows may be those of the fit, or of a hospital that had no part in it. Each group
         measures the model on its own rows, and its measures are numbers of its own: `report` of the
@@ -1358,6 +1401,8 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         How the sparsity, or C, was chosen, if one of them is ``"cv"``.
     exchanges_ : tuple of Sent
         What the groups sent, stage by stage, which `report` shows.
+    fgmp_version_ : str
+        The version of the package that the model was fitted with.
     covariance_ : Covariance
         The covariance of the coefficients, which `summary` shows. A private model, or one with
         ``polish=False``, has none.

@@ -6,7 +6,6 @@ A file holds numbers and names only, so that reading a model runs no code of its
 import json
 import math
 from collections.abc import Mapping
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ _PARAMETERS = (
     "folds",
 )
 # Those that files of an earlier version do not have, or not every estimator.
-_LATER_PARAMETERS = ("loss", "missing", "always_include", "categories")
+_LATER_PARAMETERS = ("loss", "missing", "always_include", "categories", "random_state")
 _ATTRIBUTES = ("n_features_in_", "sparsity_", "C_", "method_", "n_iter_")
 _LISTS = ("groups_", "missing_", "classes_", "feature_names_in_")
 _PATH_COLUMNS = ("sparsity", "C", "score", "standard_error")
@@ -69,12 +68,12 @@ def model_to_json(model: Any) -> str:
         names = np.asarray(model.encoding_.column_names(), object)
     content: dict[str, Any] = {
         "format": _FORMAT,
-        "fgmp": version("fgmp"),
+        "fgmp": model.fgmp_version_,
         "estimator": type(model).__name__,
         "parameters": {
-            name: _encode(getattr(model, name))
-            for name in (*_PARAMETERS, *_LATER_PARAMETERS)
-            if hasattr(model, name)
+            name: _encode(value)
+            for name, value in model.get_params(deep=False).items()
+            if name in (*_PARAMETERS, *_LATER_PARAMETERS) and _is_plain(value)
         },
         "attributes": {name: _encode(getattr(model, name)) for name in _ATTRIBUTES},
         "lists": {
@@ -154,6 +153,7 @@ def _decoded_model(content: dict[str, Any]) -> Any:
     }
     model.set_params(**parameters)
 
+    model.fgmp_version_ = str(content["fgmp"])
     for name in _ATTRIBUTES:
         setattr(model, name, _decode(content["attributes"][name]))
     for name, values in content["lists"].items():
@@ -226,6 +226,8 @@ def _encode_covariance(covariance: Covariance, names: Any) -> dict[str, Any]:
     for name in _COVARIANCE_ARRAYS:
         array = getattr(covariance, name)
         encoded[name] = None if array is None else _without_nan(array)
+    if covariance.class_rows is not None:
+        encoded["class_rows"] = covariance.class_rows.tolist()
     encoded["deviations"] = [
         {
             "column": column,
@@ -252,6 +254,7 @@ def _decode_covariance(content: dict[str, Any], n_features: int) -> Covariance:
     if k and not (-1 <= columns.min() and columns.max() < n_features):
         raise ValueError("the covariance is of columns that the model does not have")
     by_group = content["by_group"]
+    class_rows = content.get("class_rows")  # which files of an earlier version do not have
     return Covariance(
         columns=columns,
         outputs=np.asarray(content["outputs"], np.intp).reshape(k),
@@ -259,6 +262,7 @@ def _decode_covariance(content: dict[str, Any], n_features: int) -> Covariance:
         model_based=np.asarray(content["model_based"], np.float64).reshape(k, k),
         by_group=None if by_group is None else np.asarray(by_group, np.float64).reshape(k, k),
         deviations=deviations,
+        class_rows=None if class_rows is None else np.asarray(class_rows, np.float64),
         **numbers,
     )
 
@@ -285,6 +289,11 @@ def _json_values(name: str, values: Any) -> list[Any]:
                 "truths, which JSON has"
             )
     return plain
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a parameter is data; a generator as `random_state` is none."""
+    return not isinstance(value, (np.random.RandomState, np.random.Generator))
 
 
 def _encode(value: Any) -> Any:

@@ -14,18 +14,21 @@ import numpy as np
 from .._support.displays import html_table
 from .._support.optional import needs
 from ..classification_losses import LogisticLoss, SoftmaxLoss
+from ..count_losses import PoissonLoss
 from ..losses import Loss, SquaredLoss
 from ..sparse_model import Array, SparseModel
 from ..transport import Transport
 from .calibration import Lines, calibrations_of, fit_lines
 from .client_sums import State
 from .performance_sums import (
+    MEASURES_OF_COUNTS,
     MEASURES_OF_LABELS,
     MEASURES_OF_NUMBERS,
     CalibrationSums,
     ClientPerformance,
     PooledPerformance,
     PredictionUnits,
+    measures_of_counts,
 )
 from .report import FitReport, Sent, protection_of, sent_of
 from .session import FitClients, Session
@@ -34,6 +37,7 @@ _MEASURES: dict[type[Loss], tuple[str, ...]] = {
     LogisticLoss: MEASURES_OF_LABELS,
     SoftmaxLoss: MEASURES_OF_LABELS,
     SquaredLoss: MEASURES_OF_NUMBERS,
+    PoissonLoss: MEASURES_OF_COUNTS,
 }
 
 _HEADINGS = {
@@ -44,6 +48,8 @@ _HEADINGS = {
     "brier": "Brier",
     "log_loss": "log loss",
     "r2": "R2",
+    "d2": "D2",
+    "deviance": "deviance",
     "mean_squared_error": "MSE",
     "intercept": "intercept",
     "intercept_se": "se",
@@ -68,8 +74,10 @@ class Performance:
         their number; and measures, nan where there is none. ``observed`` and ``predicted`` are
         means. For labels they are the share of events, and the mean of their probabilities, beside
         ``auc``, the area under the ROC curve, and its standard error ``auc_se``, ``brier`` and
-        ``log_loss``; for numbers ``r2`` and ``mean_squared_error``. ``intercept`` and ``slope`` are
-        the calibration, 0 and 1 for a model that is right, with their standard errors.
+        ``log_loss``; for numbers ``r2`` and ``mean_squared_error``; for counts ``d2``, the share of
+        the deviance that is explained, and ``deviance``, the mean over the rows. ``intercept`` and
+        ``slope`` are the calibration, 0 and 1 for a model that is right, with their standard
+        errors; for counts that of the logarithm of the expected count.
     title : str
         The model, and what it was measured on.
     notes : tuple of str
@@ -130,7 +138,7 @@ class Performance:
         return FitReport(self.facts, self.exchanges)
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw AUC or R^2, calibration intercept and slope of each group, with 95 % intervals.
+        """Draw AUC, R^2 or D^2, calibration intercept and slope of each group, with 95 % intervals.
 
         Parameters
         ----------
@@ -149,9 +157,13 @@ class Performance:
         if axes is None:
             size = (9.0, 1.4 + 0.28 * len(lines))
             axes = plt.subplots(1, 3, figsize=size, sharey=True, layout="constrained")[1]
-        first = "auc" if "auc" in self.columns else "r2"
-        words = {"auc": "AUC", "r2": "$R^2$"}[first]
-        labels = {first: words, "intercept": "calibration intercept", "slope": "calibration slope"}
+        measures = {"auc": "AUC", "r2": "$R^2$", "d2": "$D^2$"}
+        first = next(name for name in measures if name in self.columns)
+        labels = {
+            first: measures[first],
+            "intercept": "calibration intercept",
+            "slope": "calibration slope",
+        }
         right = {"intercept": 0.0, "slope": 1.0}
         places = np.arange(len(lines))
         for ax, (name, label) in zip(axes, labels.items(), strict=True):
@@ -300,7 +312,7 @@ def _of_all_rows(
     else:
         starts = np.column_stack([centres, units])
         scales = np.column_stack([ones, 1 / units])
-        of_outcomes = LogisticLoss()
+        of_outcomes = LogisticLoss() if loss.class_labels is not None else loss
     shifts = _pooled_lines(session, rows, message, np.zeros((n_outcomes, 1)), min_rows)
     lines = _pooled_lines(session, rows, message, starts, min_rows)
     calibrations = calibrations_of(of_outcomes, shifts, lines, scales, n_rows)
@@ -332,6 +344,8 @@ def _pooled_measures(
         r2 = 1 - residual / spread if spread > 0 else np.nan
         return [centre + unit * observed, centre + unit * predicted, r2, residual * unit**2]
 
+    if loss.class_labels is None:
+        return measures_of_counts(predicted, observed, value, square)
     n_events = observed * n_rows
     if round(min(n_events, n_rows - n_events)) < max(min_rows, 1):
         return [np.nan] * 6
@@ -357,7 +371,7 @@ def _notes(
             f"Part of the fit: {', '.join(in_fit)}. On rows that a model was fitted to its "
             "measures are too kind; a group that was left out shows how good it is at a new one."
         )
-    if by == "all" and not loss.is_quadratic:
+    if by == "all" and loss.class_labels is not None:
         notes.append("AUC: of pairs within a group, because pairs of two groups are in no sum.")
     if has_gaps and by == "groups":
         notes.append(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, xlogy
 
 from ..aggregation import UpdateSpec
 from ..client import Client
@@ -42,6 +42,7 @@ MEASURES_OF_LABELS = (
     *_CALIBRATION,
 )
 MEASURES_OF_NUMBERS = ("observed", "predicted", "r2", "mean_squared_error", *_CALIBRATION)
+MEASURES_OF_COUNTS = ("observed", "predicted", "d2", "deviance", *_CALIBRATION)
 
 
 @dataclass(frozen=True)
@@ -205,6 +206,9 @@ class PooledPerformance(OfPredictions):
         if loss.is_quadratic:
             means = [predictor, targets, losses, targets**2]
             return np.append(np.mean(means, axis=1), np.zeros(3))
+        if loss.class_labels is None:
+            means = [loss.mean_of(predictor), targets, losses, xlogy(targets, targets)]
+            return np.append(np.mean(means, axis=1), np.zeros(3))
         probabilities = expit(predictor)
         is_event = targets > 0
         means = [probabilities, is_event, losses, (probabilities - is_event) ** 2]
@@ -265,6 +269,21 @@ def _log_sizes(quantities: Array) -> Array:
     return np.asarray(np.log2(np.where(squares > 0, squares, 1.0)) / 2)
 
 
+def measures_of_counts(
+    predicted: float, observed: float, half_deviance: float, mean_of_y_log_y: float
+) -> list[float]:
+    """Return the measures of counts before the calibration, from four means over rows.
+
+    D^2 is the share of the deviance of the mean count that the model explains. It is nan if all
+    counts are equal.
+    """
+    half_of_mean = mean_of_y_log_y - float(xlogy(observed, observed))
+    # Counts that are all equal leave rounding.
+    is_spread = half_of_mean > 1e-12 * max(abs(mean_of_y_log_y), observed)
+    d2 = 1 - half_deviance / half_of_mean if is_spread else np.nan
+    return [observed, predicted, d2, 2 * half_deviance]
+
+
 def measures_of(outcome: Outcome, min_rows: int) -> Array:
     """Return the measures of one outcome on the rows of one client.
 
@@ -281,6 +300,18 @@ def measures_of(outcome: Outcome, min_rows: int) -> Array:
         return np.array(
             [targets.mean(), predictor.mean(), r2, squares, *calibrate(outcome)], np.float64
         )
+
+    if loss.class_labels is None:
+        if len(targets) < min_rows:
+            return np.full(len(MEASURES_OF_COUNTS), np.nan)
+        half_deviance = float(loss.values(predictor, targets).mean())
+        measures = measures_of_counts(
+            float(loss.mean_of(predictor).mean()),
+            float(targets.mean()),
+            half_deviance,
+            float(xlogy(targets, targets).mean()),
+        )
+        return np.array([*measures, *calibrate(outcome)])
 
     is_event = targets > 0
     if min(is_event.sum(), (~is_event).sum()) < max(min_rows, 1):

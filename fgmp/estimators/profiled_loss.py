@@ -179,6 +179,8 @@ class ProfiledLoss(Loss):
 
     loss: Loss
 
+    ties_rows = True
+
     @property
     def shift_invariant(self) -> bool:  # type: ignore[override]
         """Whether l stays the same if one number is added to all entries of z."""

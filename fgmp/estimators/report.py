@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..fedgradmp import FedGradMP
 from ..rounds import Method
 from ..shared_support.method import SharedSupportGradMP
@@ -174,10 +176,18 @@ def report_of(model: Any) -> FitReport:
         ("took no part, or left", absent),
         ("protection", protection_of(model)),
         ("bytes from each group", f"{total // n_clients:,} on average"),
+        ("made by", f"fgmp {model.fgmp_version_}, random_state={_seed_in_words(model)}"),
         *_facts_on_intercepts(model),
         *_facts_on_levels(model),
     )
     return FitReport(facts, tuple(stages))
+
+
+def _seed_in_words(model: Any) -> str:
+    """Return the seed of a fit; cohorts, minibatches and folds depend on nothing else."""
+    if model.random_state is None or isinstance(model.random_state, (int, np.integer)):
+        return str(model.random_state)
+    return "a generator"
 
 
 def _facts_on_levels(model: Any) -> list[tuple[str, str]]:

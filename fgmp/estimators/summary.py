@@ -20,6 +20,10 @@ from .covariance import MAX_COEFFICIENTS, Covariance
 # With fewer clusters a cluster sandwich is on average too small by more than a little (Cameron and
 # Miller, A Practitioner's Guide to Cluster-Robust Inference, 2015, section VI).
 _FEW_GROUPS = 30
+# With fewer rows of the rarer class for each feature, coefficients are too large on average and
+# intervals too narrow (Peduzzi et al., A simulation study of the number of events per variable,
+# Journal of Clinical Epidemiology 49, 1996).
+_EVENTS_PER_FEATURE = 10
 _WIDTH = 100
 
 _HEADINGS = {
@@ -109,7 +113,9 @@ class Summary:
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
         return (
             f"<p><strong>{html.escape(self.title)}</strong></p>"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><ul>{notes}</ul>"
+            # On a narrow screen the table scrolls, and not the page.
+            f'<div style="overflow-x: auto"><table><thead><tr>{head}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div><ul>{notes}</ul>"
         )
 
     def _texts(self) -> tuple[list[str], list[list[str]]]:
@@ -254,9 +260,36 @@ def _title(model: Any, covariance: Covariance) -> str:
     )
 
 
+def _notes_on_classes(model: Any, covariance: Covariance) -> list[str]:
+    """Return which class the odds are of, and whether the rows of the rarest one are few."""
+    if not is_classifier(model):
+        return []
+    classes = [str(label) for label in model.classes_.tolist()]
+    if len(classes) == 2:
+        notes = [f"Odds are of {classes[1]} against {classes[0]}: above 1 speaks for {classes[1]}."]
+    else:
+        notes = [
+            "The coefficients of a feature sum to zero over the classes; an odds ratio is against "
+            "the geometric mean of all classes."
+        ]
+    if covariance.class_rows is None:  # of a file of an earlier version
+        return notes
+
+    rarest = int(covariance.class_rows.argmin())
+    n_features = len(model.support_)
+    events = covariance.class_rows[rarest] / max(n_features, 1)
+    if n_features and events < _EVENTS_PER_FEATURE:
+        notes.append(
+            f"Only {covariance.class_rows[rarest]:.4g} rows are of {classes[rarest]}, "
+            f"{events:.2g} for each feature in the model; with fewer than {_EVENTS_PER_FEATURE} "
+            "coefficients come out too large, and intervals too narrow."
+        )
+    return notes
+
+
 def _notes(model: Any, covariance: Covariance, level: float) -> tuple[str, ...]:
     """Return what the errors and intervals hold, and what they leave out."""
-    notes = []
+    notes = _notes_on_classes(model, covariance)
     if model.sparsity != "all":
         notes.append(
             "The choice of the features is not in the errors and intervals: they hold for these "
@@ -289,11 +322,6 @@ def _notes(model: Any, covariance: Covariance, level: float) -> tuple[str, ...]:
             )
     if np.isnan(covariance.model_based.diagonal()).any():
         notes.append("Without an error: collinear columns, or as many coefficients as rows.")
-    if is_classifier(model) and len(model.classes_) > 2:
-        notes.append(
-            "The coefficients of a feature sum to zero over the classes; an odds ratio is against "
-            "the geometric mean of all classes."
-        )
     if _name_of_ratio(model) == "rate_ratio":
         notes.append(
             "Model-based errors hold for counts whose variance is their mean; the sandwich does "

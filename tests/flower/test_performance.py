@@ -13,12 +13,19 @@ pytestmark = pytest.mark.filterwarnings("ignore:the rounds ran out", "ignore::fg
 CANCER = load_breast_cancer(return_X_y=True)
 DIABETES = load_diabetes(return_X_y=True)
 IRIS = load_iris(return_X_y=True)
+COUNTS = DIABETES[0], np.round(DIABETES[1] / 20)
 
 CASES = {
     "classifier": (fgmp.FedGradMPClassifier(3), *CANCER, "groups"),
     "classifier, all rows": (fgmp.FedGradMPClassifier(3), *CANCER, "all"),
     "secure classifier, all rows": (fgmp.FedGradMPClassifier(3, secure=True), *CANCER, "all"),
     "three classes": (fgmp.FedGradMPClassifier(2), *IRIS, "groups"),
+    "counts": (fgmp.FedGradMPRegressor(3, loss="poisson"), *COUNTS, "groups"),
+    "secure counts, all rows": (
+        fgmp.FedGradMPRegressor(3, loss="poisson", secure=True),
+        *COUNTS,
+        "all",
+    ),
     "regressor": (fgmp.FedGradMPRegressor(3), *DIABETES, "groups"),
     "regressor, all rows": (fgmp.FedGradMPRegressor(3), *DIABETES, "all"),
     "regressor, intercepts per group": (
