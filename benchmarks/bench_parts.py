@@ -28,12 +28,14 @@ def drawing():
     """The minibatches of a round and nothing else, as the compiled loop draws them."""
     import numba
 
-    draw_minibatches = kernels.draw_minibatches
+    draw_minibatch = kernels.draw_minibatch
 
     @numba.njit
     def draws(begins, ends, batch_size, client_ids, steps, stream):
         for i in range(len(begins)):
-            draw_minibatches(stream, client_ids[i], steps, ends[i] - begins[i], batch_size)
+            n_rows = ends[i] - begins[i]
+            for step in range(steps):
+                draw_minibatch(stream, client_ids[i], step * n_rows, n_rows, batch_size)
 
     return draws
 

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 import run
 import textbook
 from harness import Finding, Records, Row, Scale
@@ -48,9 +49,10 @@ def test_textbook_pursuit_on_images_agrees_with_client_update():
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
-def test_quick_benchmark_has_values():
-    """A benchmark at its smallest scale runs."""
-    assert all(row.values for row in run.BENCHMARKS["precision"](Scale("quick")).rows)
+@pytest.mark.parametrize("name", ["precision", "parts"])
+def test_quick_benchmark_has_values(name):
+    """A benchmark at its smallest scale runs, and finds the kernels that it calls."""
+    assert all(row.values for row in run.BENCHMARKS[name](Scale("quick")).rows)
 
 
 def test_benchmark_that_was_not_run_keeps_its_rows(tmp_path):

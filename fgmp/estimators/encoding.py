@@ -195,8 +195,43 @@ class Encoding:
             for column in range(ends[index] - lengths[index], ends[index])
         )
 
+    def transform(self, X: Any, missing: str = "indicator") -> Array:
+        """Return the columns of numbers that a table becomes, shape (n_rows, n_columns).
+
+        They are those that a model was fitted to, for another model, or to look at.
+
+        Parameters
+        ----------
+        X : array_like or table, shape (n_rows, n_variables)
+            The columns of the fit, in their order.
+        missing : {"indicator", "error"}
+            Whether values may be missing.
+
+        Warns
+        -----
+        AdviceWarning
+            As `encode` does.
+
+        Examples
+        --------
+        >>> import fgmp
+        >>> X = [[1.0, "A"], [2.0, "B"], [float("nan"), "A"], [3.0, "A"]]
+        >>> model = fgmp.FedGradMPRegressor("all", missing="indicator", categories=[1])
+        >>> encoding = model.fit(X, [1.0, 2.0, 3.0, 4.0]).encoding_
+        >>> encoding.column_names()
+        ['x0', 'x0 is missing', 'x1=B']
+        >>> encoding.transform([[float("nan"), "B"]]).tolist()
+        [[2.0, 1.0, 1.0]]
+        """
+        categories = [
+            index for index, variable in enumerate(self.variables) if variable.is_category
+        ]
+        names = tuple(variable.name for variable in self.variables)
+        plan = EncodingPlan(names, tuple(categories), {}, missing)
+        return self.encode(plan.read(X))
+
     def encode(self, table: RawTable) -> Array:
-        """Return the columns of numbers, shape (n_rows, n_columns).
+        """Return the columns of numbers of rows that were read, shape (n_rows, n_columns).
 
         Warns
         -----

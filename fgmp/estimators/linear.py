@@ -588,12 +588,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     def _encoded(self, X: Any) -> Array:
         """Return the columns of numbers of a table that is to be predicted for."""
         validate_data(self, X, reset=False, skip_check_array=True)
-        categories = [
-            index for index, variable in enumerate(self.encoding_.variables) if variable.is_category
-        ]
-        names = tuple(variable.name for variable in self.encoding_.variables)
-        plan = EncodingPlan(names, tuple(categories), {}, self.missing)
-        return self.encoding_.encode(plan.read(X))
+        return self.encoding_.transform(X, self.missing)
 
     def _validated(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
         """Return X, or X and y, as scikit-learn checks them; name columns that are not finite."""
