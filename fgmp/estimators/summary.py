@@ -25,6 +25,8 @@ _FEW_GROUPS = 30
 # Journal of Clinical Epidemiology 49, 1996).
 _EVENTS_PER_FEATURE = 10
 _WIDTH = 100
+# The method that has selected the features, by `method_` of an estimator.
+_SELECTS = {"fedgradmp": "FedGradMP", "shared": "SharedSupportGradMP"}
 
 _HEADINGS = {
     "feature": "feature",
@@ -251,8 +253,10 @@ def _why_no_covariance(model: Any) -> str:
 def _title(model: Any, covariance: Covariance) -> str:
     """Return what the summary is about."""
     n_features = len(model.support_)
-    chosen = {"cv": "chosen by cross-validation", "all": "all that vary"}
-    how = chosen.get(model.sparsity, "chosen") if isinstance(model.sparsity, str) else "chosen"
+    how = "all that vary"
+    if model.method_ != "all":
+        how = f"chosen by {_SELECTS[model.method_]}"
+        how += " and cross-validation" * (model.sparsity == "cv")
     groups = "1 group" if covariance.n_groups == 1 else f"{covariance.n_groups} groups"
     return (
         f"{type(model).__name__}: {n_features} of {words_on_columns(model)}, {how}; "
