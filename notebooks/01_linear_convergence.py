@@ -73,6 +73,10 @@ from fgmp.solvers import Exact, minimise_on
 # %% [markdown]
 # ## The theory in four lines
 #
+# In words first: where a few columns of a client are always nearly orthogonal, every round makes the bound on the error
+# smaller by a constant factor, down to a floor that is zero if all clients are fitted by one model. Whether the runs do
+# what the bound allows is the next section, and can be read before this one. In letters:
+#
 # Let $x^*$ be the sparse solution, $x_t$ the server's model after $t$ rounds, and $K$ the number of local iterations.
 # Theorem 1 bounds the mean squared error over the random minibatches:
 #

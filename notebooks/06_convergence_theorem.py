@@ -92,6 +92,11 @@ from fgmp.solvers import minimise_on
 # %% [markdown]
 # ## One local iteration, three lemmas
 #
+# In words first: a local iteration guesses features, fits them and drops some, and each of the three may lose a share
+# of what is right. The three shares multiply to one factor, and the theorem has something to say where it is below one.
+# That asks for columns so nearly orthogonal that few data sets have them. The runs do well without, as the figures with
+# bound and error show, from which one may also read this chapter backwards.
+#
 # Let $x^*$ be the sparse solution: the minimiser of $f = \sum_i p_i f_i$ over $\tau$-sparse vectors. With few
 # features `theory.sparse_minimiser` finds it by trying all supports.
 #
