@@ -141,7 +141,8 @@ class Solver(ABC):
     >>> import numpy as np
     >>> class Ridge(fgmp.Solver):
     ...     def minimise(self, problem, start, rng):
-    ...         B, y = problem.columns, problem.targets
+    ...         B = problem.columns
+    ...         y = problem.targets
     ...         return np.linalg.solve(B.T @ B + np.eye(B.shape[1]), B.T @ y)
     >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
     >>> result = fgmp.simulate(fgmp.FedGradMP(3, solver=Ridge()), federation, rounds=5, rng=0)

@@ -272,9 +272,8 @@ def test_the_summary_is_a_table_in_text_and_html():
     model = fgmp.FedGradMPClassifier(2).fit(X.rename(columns={"f0": "a<b"}), y, groups)
     summary = model.summary()
     lines = repr(summary).splitlines()
-    assert lines[0].startswith(
-        "FedGradMPClassifier: 2 of 7 features, chosen by FedGradMP; 450 rows"
-    )
+    title = "FedGradMPClassifier: 2 of 7 features, chosen by FedGradMP; 450 rows of 9 groups"
+    assert lines[0].startswith(title)
     assert lines[2].split()[:3] == ["feature", "coef", "per"] and "odds ratio" in lines[2]
     assert len(max(lines[2:6], key=len)) <= 120
     page = summary._repr_html_()

@@ -82,9 +82,9 @@ class RawTable(NamedTuple):
         """Return which columns of numbers may be codes of kinds: a few distinct whole numbers."""
         found = np.zeros(self.numbers.shape[1], bool)
         for index, column in enumerate(self.numbers.T):
-            distinct = np.unique(column[~np.isnan(column)])
-            is_whole = bool((distinct % 1 == 0).all())
-            found[index] = is_whole and _LEAST_CODES <= len(distinct) <= _MOST_CODES
+            known = column[~np.isnan(column)]
+            if (known % 1 == 0).all():  # most columns are measurements, and are not sorted
+                found[index] = _LEAST_CODES <= len(np.unique(known)) <= _MOST_CODES
         return found
 
     def levels(self) -> dict[int, list[str]]:

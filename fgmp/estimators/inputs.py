@@ -29,7 +29,7 @@ def as_random_state(random_state: Any) -> Any:
         ) from None
 
 
-def warn_of_other_indices(X: Any, **columns: Any) -> None:
+def warn_of_other_indices(X: object, **columns: object) -> None:
     """Warn if a column of pandas has other row labels than X: rows go together by position.
 
     Labels that count from zero are those that pandas gives by itself, and say nothing of rows with
@@ -55,7 +55,7 @@ def warn_of_other_indices(X: Any, **columns: Any) -> None:
             )
 
 
-def _row_labels(table: Any) -> Any:
+def _row_labels(table: object) -> Any:
     """Return the index of a DataFrame or Series, and None for anything else."""
     index = getattr(table, "index", None)
     return index if hasattr(index, "equals") else None

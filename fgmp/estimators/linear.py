@@ -566,14 +566,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         table = plan.read(X)
         plan.check_levels(table)
         names = np.asarray(plan.names)
-        may_be_codes = table.may_be_codes()
-        if may_be_codes.any() and hasattr(self, "feature_names_in_"):
-            advise_once(
-                "codes",
-                f"the columns [{preview(names[may_be_codes].tolist(), N_NAMED)}] hold a few whole "
-                "numbers, and enter the model as amounts: where they are codes of kinds, name them "
-                "in categories=[...]",
-            )
+        if hasattr(self, "feature_names_in_") and self._fixed_encoding is None:
+            self._advise_on_codes(names[table.may_be_codes()].tolist())
         refuse_overflow(
             np.nan_to_num(table.numbers, nan=0.0),
             None,
@@ -705,6 +699,15 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 "fit without groups",
                 "fit_intercept is 'per_group', and no groups are given: all rows are one group, "
                 f"with one intercept. fit takes groups=...; {_IN_SKLEARN.format('fit')}",
+            )
+
+    def _advise_on_codes(self, names: list[str]) -> None:
+        """Warn of columns, given by name, of numbers that may be codes of kinds."""
+        if names:
+            advise_once(
+                "codes",
+                f"the columns [{preview(names, N_NAMED)}] hold a few whole numbers, and enter the "
+                "model as amounts: where they are codes of kinds, name them in categories=[...]",
             )
 
     def _advise(self, fitted: FittedModel, settings: FitSettings, n_rows: list[int]) -> None:

@@ -291,7 +291,7 @@ def _json_values(name: str, values: Any) -> list[Any]:
     return plain
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     """Return whether a parameter is data; a generator as `random_state` is none."""
     return not isinstance(value, (np.random.RandomState, np.random.Generator))
 

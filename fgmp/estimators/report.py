@@ -23,15 +23,8 @@ from .performance_sums import (
     PredictionUnits,
 )
 from .session import LoggedRun
-from .summary import words_on_columns
+from .summary import SELECTED_BY, words_on_columns
 from .unit_check import UnitComparison
-
-# How the features were selected, and why so, by `method_` of an estimator.
-_SELECTED_BY = {
-    "fedgradmp": "FedGradMP: each client selects, and the server averages",
-    "shared": "SharedSupportGradMP: clients see too little, and their gradients are added up first",
-    "all": "nothing: all features are in the model",
-}
 
 # What a client sends in one exchange, in words that need no knowledge of the method.
 _FORMS: dict[type[Method], str] = {
@@ -171,7 +164,7 @@ def report_of(model: Any) -> FitReport:
             "model",
             f"{type(model).__name__}, {len(model.support_)} of {words_on_columns(model)}",
         ),
-        ("selected by", _SELECTED_BY[model.method_]),
+        ("selected by", SELECTED_BY[model.method_]),
         ("groups", ", ".join(map(str, model.groups_))),
         ("took no part, or left", absent),
         ("protection", protection_of(model)),

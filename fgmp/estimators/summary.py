@@ -25,8 +25,12 @@ _FEW_GROUPS = 30
 # Journal of Clinical Epidemiology 49, 1996).
 _EVENTS_PER_FEATURE = 10
 _WIDTH = 100
-# The method that has selected the features, by `method_` of an estimator.
-_SELECTS = {"fedgradmp": "FedGradMP", "shared": "SharedSupportGradMP"}
+# How the features were selected, and why so, by `method_` of an estimator.
+SELECTED_BY = {
+    "fedgradmp": "FedGradMP: each client selects, and the server averages",
+    "shared": "SharedSupportGradMP: clients see too little, and their gradients are added up first",
+    "all": "nothing: all features are in the model",
+}
 
 _HEADINGS = {
     "feature": "feature",
@@ -255,7 +259,7 @@ def _title(model: Any, covariance: Covariance) -> str:
     n_features = len(model.support_)
     how = "all that vary"
     if model.method_ != "all":
-        how = f"chosen by {_SELECTS[model.method_]}"
+        how = f"chosen by {SELECTED_BY[model.method_].partition(':')[0]}"
         how += " and cross-validation" * (model.sparsity == "cv")
     groups = "1 group" if covariance.n_groups == 1 else f"{covariance.n_groups} groups"
     return (
@@ -300,6 +304,8 @@ def _notes(model: Any, covariance: Covariance, level: float) -> tuple[str, ...]:
             "features as if they had been named before the data were seen, and are too narrow "
             "otherwise. bootstrap() shows how often a feature is chosen."
         )
+    if model.method_ != "all":
+        notes.append(f"Selected by {SELECTED_BY[model.method_]}.")
     if covariance.is_ridge:
         notes.append(
             f"The coefficients are ridge estimates (C={model.C_:g}), shrunken towards zero; the "
