@@ -162,11 +162,12 @@ def error_curve(fed, K, seed, kind=fgmp.FedGradMP, **options):
 
 
 def experiment(alpha, seed):
-    noisy = federation(alpha, seed, noise_variance)
-    feds = federation(alpha, seed), noisy
+    clean = federation(alpha, seed)
+    noisy = fgmp.datasets.add_noise(clean, noise_variance, rng=seed)
+    feds = clean, noisy
     curves = [[error_curve(fed, K, seed, callbacks=fgmp.stop_at(exact)) for K in Ks] for fed in feds]
     level = [[np.pad(c, (0, rounds + 1 - len(c)), mode="edge") for c in row] for row in curves]
-    conditions = [condition_at_least(client) for client in feds[0].clients]
+    conditions = [condition_at_least(client) for client in clean.clients]
     return level, floors(noisy), min(conditions)
 
 

@@ -241,11 +241,12 @@ def ratios(seed):
     dictionary = fgmp.ksvd(training, n_atoms, sparsity, rng=seed)
     lowest, curves, dense = distances(dictionary)[0] / size, [], []
     method = fgmp.FedGradMP(sparsity, local_iterations=local_iterations, dictionary=dictionary)
+    everyone = make_sensing(frame.ravel(), n_clients, n_samples, alpha, variance_decay, rng=seed)
+    rows = [dictionary.products(client.features) for client in everyone.clients]
     for count in counts:
-        fed = make_sensing(frame.ravel(), count, n_samples, alpha, variance_decay, rng=seed)
+        fed = everyone.subset(slice(count))
         curves.append(fgmp.simulate(method, fed, rounds, rng=seed).history["relative_error"] / lowest)
-        rows = np.concatenate([dictionary.products(client.features) for client in fed.clients])
-        z = np.linalg.lstsq(rows, np.concatenate([client.targets for client in fed.clients]), rcond=None)[0]
+        z = np.linalg.lstsq(np.concatenate(rows[:count]), fed.targets, rcond=None)[0]
         dense.append(np.linalg.norm(dictionary.atoms @ z - frame.ravel()) / size / lowest)
     return np.array(curves), np.array(dense), lowest
 

@@ -260,11 +260,11 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 #
 # ## The answer
 #
-# Yes: with more clients of 100 rows the error falls at a slope of -0.46 in their number, whose interval holds -1/2.
-# With more rows at each client it falls faster, at -0.64, because small clients are farther above the floor of one
-# place that has all rows. The reason is one picture: independent errors cancel in a mean. Theorem 1 adds up the
-# errors of the clients one by one, so what it leaves over does not fall with their number; the step from one to the
-# other needs a constant $\beta$, and $\beta$ grows with slope 0.62.
+# Yes: as clients are added the error falls at a slope of -0.46 in their number, and the interval of that slope holds
+# one over the square root. With more rows at each client it falls faster, at -0.64, because small clients are farther
+# above the floor of one place that has all rows. The reason is one picture: independent errors cancel in a mean.
+# Theorem 1 adds up the errors of the clients one by one, so what it leaves over does not fall with their number; the
+# step from one to the other needs a constant $\beta$, and $\beta$ grows with slope 0.62.
 #
 # ## Predict, then change
 #

@@ -257,10 +257,10 @@ claim("theory-mean-conditions", "clients of one federation, ordered by squared m
 # ## The answer
 #
 # The misfit must bend along sparse directions, and only there: with half as many Gaussian rows as features it is flat
-# somewhere on every seed, yet its sparse directions bend. The theorem also wants them to bend alike. A local
-# iteration is promised to gain below a condition number of 1.102, and a single client at 2 or above breaks the
-# promise for all. The clients of Figure 1 have at least 24.1 (client 1) and 153 (client 30), medians over the seeds,
-# and more where the common mean is larger. So the theorem is silent about that experiment.
+# somewhere on every seed, yet its sparse directions bend. The theorem also wants them to bend alike. A local iteration
+# is promised to gain below a condition number of 1.102, and a single client at 2 or above breaks the promise for all.
+# The clients of Figure 1 have at least 24.1 (the first) and 153 (the last), medians over the seeds, and more where the
+# common mean is larger. So the theorem is silent about that experiment.
 #
 # ## Predict, then change
 #

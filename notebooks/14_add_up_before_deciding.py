@@ -517,11 +517,11 @@ alt(see_through(sights, taken=6), "Four rows of a disease and its cure. Few rows
 #
 # ## The answer
 #
-# They can add up what they see, before anybody decides on features. With 5 rows at each of 50 clients, ten of a
-# thousand features come out exactly on 20 of 20 seeds, whether clients are alike or differ, from sums only. Where
-# clients differ ($\alpha = 1$), elimination does most of the work: with it lists are exact on 18 seeds, without it on
-# 4, and sketches drawn anew take the rest. It costs megabytes. So where clients hold enough rows for FedGradMP, one
-# closing exchange after it is the better bargain: 0.2 MB in place of 5.5 MB.
+# They can add up what they see, before anybody decides on features. With 5 rows at each of fifty clients, ten of a
+# thousand features come out exactly on every seed, whether clients are alike or differ, from sums only. Where clients
+# differ, elimination does most of the work: with it lists are exact on 18 seeds, without it on 4, and sketches drawn
+# anew take the rest. It costs megabytes. So where clients hold enough rows for FedGradMP, one closing exchange after it
+# is the better bargain: 0.2 MB in place of 5.5 MB.
 #
 # ## Predict, then change
 #

@@ -432,9 +432,9 @@ claim("own-masks", f"heart disease, four hospitals, {masked} features: largest d
 #
 # Three lines give a logistic model of 10 of 13 features from a table with gaps and categories, with standard errors and
 # with AUC and calibration for each hospital. Hospitals that had no part in the fit are predicted with a mean AUC of
-# 0.807 by all features: to within 0.0001 of a probability the ridge on pooled rows, so that rows that stay cost
-# nothing. Sparsity costs a little: 0.789 with the number chosen by the hospitals. Ranks carry over to a new hospital,
-# levels do not, and 40 patients of its own set the level anew. What one gains is that rows stay, not bytes.
+# 0.807 by all features, as well as by the ridge on pooled rows, so that rows that stay cost nothing. Sparsity costs a
+# little: 0.789 with the number chosen by the hospitals. Ranks carry over to a new hospital, levels do not, and 40
+# patients of its own set the level anew. What one gains is that rows stay, not bytes.
 #
 # ## Predict, then change
 #

@@ -952,10 +952,10 @@ claim("rip-width", "w(T) <= C r sqrt(tau log(n/tau)) with one C for all tau up t
 # ## The answer
 #
 # Most statements survive their slips as printed, Theorem 1 among them. Where a proof has a gap, another argument gives
-# the printed value: Lemma 3 needs only 0.586 of it, and the residual of Theorem 1 is proved as printed, 2.16, although
-# the induction arrives at 2.8. Four statements are false as printed, in their constants: the addend of inexact solvers,
-# 7.84 delta^2 where 4 delta^2 is promised, and three of the appendix. The last theorem of the appendix has a condition
-# that no data meet; with the measured growth of the variance it can be met.
+# the printed value: Lemma 3 needs only 0.586 of it, and the residual of Theorem 1 is proved as printed, although the
+# induction arrives at more. Four statements are false as printed, in their constants: the addend of inexact solvers,
+# where 7.84 $\delta^2$ is reached and 4 $\delta^2$ promised, and three of the appendix. The last theorem of the
+# appendix has a condition that no data meet; with the measured growth of the variance it can be met.
 #
 # ## Predict, then change
 #

@@ -25,6 +25,8 @@ compilation = pytest.importorskip("fgmp._compiled.compilation")
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 # As in `make mutants`, which runs kernels as Python.
 IS_COMPILED = not kernels.numba.config.DISABLE_JIT
+# Of the largest client. A kernel that runs as Python would take minutes for as many.
+MANY_ROWS, MANY_IN_A_BATCH = (2100, 700) if IS_COMPILED else (60, 50)
 
 STEPS = {"learning_rate": 0.05, "local_iterations": 4, "batch_size": 9}
 ROTATED = fgmp.Dictionary(np.linalg.qr(np.random.default_rng(0).standard_normal((30, 30)))[0])
@@ -36,7 +38,7 @@ KERNELS = {
     "sgd": fgmp.FedGradMP(4, batch_size=9, solver=fgmp.SGD(learning_rate=0.05, batch_size=7)),
     "one_step": fgmp.FedGradMP(4, batch_size=9, solver=fgmp.GradientDescent(steps=1)),
     "average": fgmp.FedAvg(**STEPS, server_learning_rate=0.5),
-    "large": fgmp.FedAvg(**STEPS | {"batch_size": 700}),
+    "large": fgmp.FedAvg(**STEPS | {"batch_size": MANY_IN_A_BATCH}),
     "server": fgmp.FedHT(sparsity=4, **STEPS),
     "hard": fgmp.FedIterHT(sparsity=4, **STEPS),
     "soft": fgmp.FedMid(l1_weight=0.05, **STEPS),
@@ -44,7 +46,7 @@ KERNELS = {
 }
 
 
-def data(loss, dtype=np.float64, rows=(12, 30, 25, 2100)):
+def data(loss, dtype=np.float64, rows=(12, 30, 25, MANY_ROWS)):
     rng = np.random.default_rng(0)
     As = [rng.standard_normal((m, 30)).astype(dtype) for m in rows]
     x = np.vstack([rng.standard_normal((4, 3)), np.zeros((26, 3))])

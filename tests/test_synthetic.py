@@ -38,6 +38,32 @@ def test_noise_has_its_variance_and_is_independent():
         np.testing.assert_allclose(np.cov(noise), 0.005 * np.eye(3), atol=0.0003)
 
 
+def test_noise_is_added_to_the_same_matrices():
+    """It is that of data which were made with noise, by client id, and the features are shared."""
+    size = {"n_clients": 3, "n_samples": 20, "n_features": 50, "sparsity": 4, "rng": 3}
+    clean = fgmp.make_sparse_regression(**size)
+    made = fgmp.make_sparse_regression(noise_variance=0.3, **size)
+    noisy = fgmp.datasets.add_noise(clean, 0.3, rng=3)
+    assert noisy.features is clean.features
+    np.testing.assert_array_equal(noisy.targets, made.targets)
+    np.testing.assert_array_equal(noisy.truth, clean.truth)
+    last = fgmp.datasets.add_noise(clean.subset([2]), 0.3, rng=3)
+    np.testing.assert_array_equal(last.targets, made.clients[2].targets)
+
+
+def test_noise_is_for_numbers():
+    """Classes are refused, and a variance below zero."""
+    rng = np.random.default_rng(0)
+    classes = fgmp.Federation.from_arrays(
+        [rng.standard_normal((6, 2))], [[-1, 1, -1, 1, -1, 1]], fgmp.LogisticLoss()
+    )
+    with pytest.raises(ValueError, match="the loss LogisticLoss.*expected the squared loss"):
+        fgmp.datasets.add_noise(classes, 0.1, rng=0)
+    numbers = fgmp.make_sparse_regression(2, 5, 20, 2, rng=0)
+    with pytest.raises(ValueError, match="noise_variance is -1"):
+        fgmp.datasets.add_noise(numbers, -1, rng=0)
+
+
 def test_more_clients_begin_with_the_same_ones():
     """A seed gives the same data for the first clients."""
     small = fgmp.make_sparse_regression(2, 5, 20, 2, rng=3)

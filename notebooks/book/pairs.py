@@ -4,9 +4,7 @@ import ast
 import base64
 from pathlib import Path
 
-import jupytext
 import nbformat
-from jupytext.config import load_jupytext_config
 from nbformat import NotebookNode
 
 NOTEBOOKS = Path(__file__).resolve().parents[1]
@@ -65,6 +63,9 @@ def merged(outputs: list) -> list:
 
 def commit(executed: Path) -> None:
     """Write both halves of the committed pair, and the pictures, from an executed notebook."""
+    import jupytext  # which takes half a second, and no notebook needs it
+    from jupytext.config import load_jupytext_config
+
     notebook = normalise(read(executed))
     pair = NOTEBOOKS / executed.name
     nbformat.write(notebook, pair)
