@@ -34,7 +34,7 @@ CONTENTS = {
 LINK = re.compile(r"(?<!!)\[([^\[\]]+)\]\(([\w./-]+)\)")
 HEADLINE = re.compile(r"!\[[^]]*\]\((?:\.\./)*(pictures/\w+\.png)\)")
 SHOWN_PER_STORED = 90 / 144  # dots per inch, as in notebooks/book/figures.py
-WIDE = 700  # pixels: a telephone shows a wider figure in a frame of its own, in which it moves sideways
+WIDE = 600  # pixels: a telephone shows a wider figure in a frame of its own, in which it moves sideways
 CODE = re.compile(r"(``.*?``|`[^`]*`)")
 
 project = html_title = "Federated Gradient Matching Pursuit"

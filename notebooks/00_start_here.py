@@ -499,8 +499,8 @@ sliders()
 # - **Clients that disagree**: a private feature as large as the shared ones. Their average is a model of nobody
 #   ([13](13_clients_that_disagree_fail_or_lie.ipynb)).
 # - **A truth that is not sparse**, as an image classifier has: FedAvg is as good or better
-#   ([09](09_digits_by_writer.ipynb)); a dense federated ridge predicts better at three of four hospitals than
-#   fewer chosen columns ([15](15_your_own_data.ipynb)).
+#   ([09](09_digits_by_writer.ipynb)); a dense federated ridge predicts better at each of four new hospitals than
+#   the columns that were chosen ([15](15_your_own_data.ipynb)).
 # - **Clients that may lie.** A false update that is well formed is not seen; a median holds against few of them
 #   ([13](13_clients_that_disagree_fail_or_lie.ipynb)).
 # - **A proof of privacy with few clients.** Masks hide all but the sum. Noise that hides one client among a dozen

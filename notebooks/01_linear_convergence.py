@@ -464,10 +464,11 @@ alt(see_through(sights, taken=10, words="feature, some of them"), """What the bl
 # %%
 def both(alpha, seed):
     """Rounds until exact (infinite if never), and last error with noise over pooled: as they are, and centred."""
-    noisy, found = federation(alpha, seed, noise_variance), []
+    clean = federation(alpha, seed)
+    noisy, found = fgmp.datasets.add_noise(clean, noise_variance, rng=seed), []
     least = pooled_error(noisy, np.flatnonzero(noisy.truth))
     for change in (lambda fed: fed, centre):
-        errors = error_curve(change(federation(alpha, seed)), Ks[0], seed, callbacks=fgmp.stop_at(exact))
+        errors = error_curve(change(clean), Ks[0], seed, callbacks=fgmp.stop_at(exact))
         took = len(errors) - 1 if errors[-1] <= exact else np.inf
         found.append((took, error_curve(change(noisy), max(Ks), seed)[-1] / least))
     return found

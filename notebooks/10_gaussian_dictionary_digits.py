@@ -565,12 +565,11 @@ drawn = images(models, [str(digit) for digit in range(classes)] * 2, **scale)
 #
 # ## The answer
 #
-# By the paper's protocol, one rate for both, the dictionary is ahead on real writers with 20 atoms and ink = 1, at each
-# of four rates and on each of three seeds: by 0.0481 at the rate 0.01. With 50 and 100 atoms it is level or behind, and
-# with paper = 1 the rate decides. Where each has its own best rate, a lead of 0.015 is left. The condition improves as
-# the paper says: at sparsity 2 it is infinite in pixels, and 169 in the dictionary on digits of 8 x 8; beyond the rank
-# of a client's data no dictionary helps. The paper's premise is not met: the stable rank is 1.3 where 5.99 would do
-# with a constant of 1.
+# By the paper's protocol, one rate for both, the dictionary is ahead on real writers with 20 atoms and ink as one, at
+# each rate and on each seed: by 0.0481 at the rate 0.01. With more atoms it is level or behind, and with paper as one
+# the rate decides. Where each has its own best rate, a lead of 0.015 is left. The condition improves as the paper says:
+# at sparsity 2 it is infinite in pixels and finite in the dictionary; beyond the rank of a client's data no dictionary
+# helps. The paper's premise is not met: the stable rank is far below what it asks for.
 #
 # ## Predict, then change
 #

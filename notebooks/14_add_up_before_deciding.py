@@ -382,10 +382,11 @@ claim("sums-five-samples",
 # %% [markdown]
 # ## With noise: one closing exchange
 #
-# Where clients hold enough rows, FedGradMP finds the support, too. But with noise it keeps an error, because the mean
-# of local solutions is worse than the solution of all the data. `polish` repairs that for any method: after the last
-# round the clients send their normal equations on the final support, once. The data are those of Figure 3, with its 100
-# rows a client and with fewer. The floor is pooled least squares on the true support, which nobody can know.
+# Where clients hold enough rows, FedGradMP finds the support, too, if there is no noise. With noise it finds it on some
+# seeds only, and keeps an error even there, because the mean of local solutions is worse than the solution of all data.
+# `polish` repairs that for any method: after the last round the clients send their normal equations on the final
+# support, once. The data are those of Figure 3, with its 100 rows a client and with fewer. The floor is pooled least
+# squares on the true support, which nobody can know.
 
 # %%
 def relative(x, fed):

@@ -15,8 +15,9 @@
 # ![A digit, its gradient in the open and under masks, and means over thirty](pictures/16_what_the_server_may_see.png)
 #
 # A client that holds a single image and sends its gradient in the open has sent the image. Under masks the server holds
-# noise, and the mean over thirty clients, which shows none of them clearly. Noise on that mean limits what it tells of
-# any one of them, here to a factor of 7.4, which is weak; it also hides most of what the mean was for.
+# noise, and the mean over thirty clients, which looks like some of them and shows none as it is. Noise on that mean
+# limits what it tells of any one of them, here to a factor of 7.4, which is weak; it also hides most of what the mean
+# was for.
 #
 # **What you will see**
 # - an image, read out of a gradient;
@@ -220,8 +221,9 @@ claim("sums-secure",
 # ## The price of noise
 #
 # A sum can still tell of a client: ask for it with and without. `aggregator=fgmp.GaussianNoise(epsilon, clip)` clips
-# what each client adds to a sum, and adds noise. Whether a client has these data or others then changes the probability
-# of any model by a factor of at most $e^\epsilon$, but for a rest of $\delta = 10^{-5}$. That factor is 1.6 at epsilon
+# what each client adds to a sum, and adds noise. Whether a client (a whole hospital, not one patient) has these data or
+# others then changes the probability of any model by a factor of at most $e^\epsilon$, but for a rest of $\delta =
+# 10^{-5}$. That factor is 1.6 at epsilon
 # 0.5, 7.4 at 2 and 2981 at 8: only the smallest of the three hides a client well, and the largest promises next to
 # nothing. The noise is the server's. It protects from whoever sees the model, not from the server (for that there is
 # `then=fgmp.SecureSum()`).

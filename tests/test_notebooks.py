@@ -287,6 +287,15 @@ def test_numbers_of_the_answer_are_printed_or_claimed(path):
     assert sorted(stated - found) == []
 
 
+@each_notebook
+def test_answer_is_short(path):
+    """Three to five sentences, and at most five numbers outside of links and formulas."""
+    answer = sections(pairs.read(path))["The answer"]
+    plain = re.sub(r"\]\([^)]*\)|\$[^$]*\$", "]", answer).strip()
+    assert 3 <= len(re.findall(r"[.?!](?=\s|$)", plain)) <= 5
+    assert len(absolute_numbers(plain)) <= 5
+
+
 def absolute_numbers(text):
     """Return the numbers in a text, without signs."""
     return {number.lstrip("-") for number in NUMBER.findall(text)}

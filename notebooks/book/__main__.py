@@ -101,12 +101,16 @@ def paper(names, jobs) -> None:
     for _, output, _ in tasks:
         if runs[output].label and output not in [one for _, one, _ in left]:
             keeping.keep(runs[output], output)
+    # A kept run has hours of work, which it shares out among all processors by itself.
+    together = [[task] for task in left if runs[task[1]].label]
+    together += [[task for task in left if not runs[task[1]].label]]
     failed = set()
-    for (_, output, _), stopped in execute(left, jobs):
-        if stopped:
-            failed.add(output)
-        elif runs[output].label:
-            keeping.keep(runs[output], output)
+    for tasks in filter(None, together):
+        for (_, output, _), stopped in execute(tasks, jobs):
+            if stopped:
+                failed.add(output)
+            elif runs[output].label:
+                keeping.keep(runs[output], output)
     ledger.main()
     sum_up(list(runs), failed, folder)
 
