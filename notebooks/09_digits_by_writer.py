@@ -314,7 +314,7 @@ ten = common("FedAvg", early, PAPER) | common("FedAvg", last, PAPER)
 for rival, stop in others:
     ten |= common(rival, stop, PAPER)
 ten |= of_its_own(early, PAPER) | of_its_own(last, PAPER)
-fig = maps(ten, xlabel=[ONE] * 8 + [OWN] * 2, width=4.0, height=2.5, **look)
+fig = maps(ten, xlabel=[ONE] * 8 + [OWN] * 2, **look)
 
 
 # %% [markdown]
