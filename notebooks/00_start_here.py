@@ -72,7 +72,8 @@ from book import see_through, sliders
 # ## The idea
 #
 # There is one signal $x^\#$ with $n$ entries, and only $\tau$ of them are not zero. A client knows a matrix $A$ with
-# $m$ rows, and one number for each row: $y = A x^\#$. It would like to know $x^\#$. Its misfit at a model $x$ is
+# $m$ rows, and one number for each row: $y = A x^\#$. (In a table of a hospital a row is a patient and a column is a
+# measurement, and $\tau$ measurements matter.) It would like to know $x^\#$. Its misfit at a model $x$ is
 # $f(x) = \frac{1}{2m}\|Ax - y\|^2$.
 #
 # Let $e = x^\# - x$ be what is missing from the model. A client cannot see $e$. It sees its residuals $y - Ax = Ae$,
