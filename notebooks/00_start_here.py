@@ -82,8 +82,8 @@ from book import see_through, sliders
 # $$-\nabla f(x) \;=\; \tfrac1m A^\top A\,e .$$
 #
 # **The gradient is what is missing, seen through $A^\top A/m$.** If that matrix were the identity, a client would see
-# $e$ itself. To match the gradient is to look where the model lacks most. Now let us spoil the view, in four ways, with
-# 40 features of which three are missing:
+# $e$ itself. To match the gradient is to look where the model lacks most. Now let us spoil the view of 40 features, of
+# which three are missing, in four ways: few rows, columns with a common mean, equal columns, and clients that differ.
 
 # %%
 rng, missing = np.random.default_rng(2), np.zeros(40)
@@ -94,13 +94,13 @@ half, atoms = rng.standard_normal((200, 200)), rng.standard_normal((400, 40))
 twins = np.hstack([half, half])  # feature k + 200 equals feature k
 full = [rng.standard_normal((200, 40)) for client in range(30)]
 
-# %%
+# %% tags=["hide-input"]
 own = missing * rng.normal(1, 0.4, (30, 40))  # the values of each client, and one feature of its own
 own[range(30), rng.integers(40, size=30)] += 0.8
 grams = [A.T @ A / 200 for A in full]
 sum_of_all = np.mean([gram @ e for gram, e in zip(grams, own, strict=True)], axis=0)
 
-# %%
+# %% tags=["hide-input"]
 sights = [
     Sight.of("few rows (12)", few[0], missing),
     Sight.of("cure: sum over 30 clients", few, missing),
@@ -112,27 +112,45 @@ sights = [
     Sight("no cure: the sum of 30", np.mean(grams, axis=0), own[0], sum_of_all),
 ]
 
+# %% [markdown]
+# **Few rows** blur: columns that should be orthogonal are not. Every client is blurred in another way, so the cure is
+# to **sum**. This notebook is about it.
+
 # %% tags=["hide-input"]
-alt(see_through(sights, taken=6), """Four rows of two views each. Left the disease, right its cure: A'A/m as a picture
-    and what is missing beside the gradient. Few rows speckle the picture, a common mean floods it, twins double its
-    diagonal. After the cures the gradient is nearly what is missing; the sum of clients that disagree misses what
-    one has alone.""")
+alt(see_through(sights[:2], taken=6), """Few rows, and the sum over thirty clients. Left the picture of A'A/m is
+    speckled and the gradient has wrong entries everywhere; right it is nearly diagonal, and the gradient nearly what is
+    missing.""")
 
 # %% [markdown]
 # *Left of each pair, $A^\top A/m$: red is positive, blue negative, white zero. Right of it, what is missing (grey) and
 # minus the gradient (orange), each scaled to 1. Dots: the $2\tau = 6$ entries that a client would take.*
 #
-# - **Few rows** blur: columns that should be orthogonal are not. Every client is blurred in another way, so the cure is
-#   to **sum**. This notebook is about it.
-# - **A common mean** floods: all columns point one way, and the gradient says "more of everything". The cure is to
-#   **centre**: subtract from each column its mean ([01](01_linear_convergence.ipynb)).
-# - **Twins** double: each missing feature is seen twice, at every client, so that no sum can help. The cure is to
-#   **mix** the features by a random dictionary ([08](08_gaussian_dictionary_rip.ipynb)), in which the missing entries
-#   are those of atoms.
-# - **Clients that disagree** see well, but not the same. Their sum shows the mean of what they miss, and the feature
-#   that one client has alone (here grey without orange) is not in it. Nothing cures that; one has to decide what the
-#   common model is to be.
-#
+# **A common mean** floods: all columns point one way, and the gradient says "more of everything". The cure is to
+# **centre**: subtract from each column its mean ([01](01_linear_convergence.ipynb)).
+
+# %% tags=["hide-input"]
+alt(see_through(sights[2:4], taken=6), """A common mean, and centred columns. Left the picture is red all over and all
+    entries of the gradient have one sign; right it is diagonal, and the gradient is nearly what is missing.""")
+
+# %% [markdown]
+# **Twins** double: each missing feature is seen twice, at every client, so that no sum can help. The cure is to **mix**
+# the features by a random dictionary ([08](08_gaussian_dictionary_rip.ipynb)), in which the missing entries are those
+# of atoms.
+
+# %% tags=["hide-input"]
+alt(see_through(sights[4:6], taken=6), """Twins, and a random dictionary. Left the picture has a second diagonal and the
+    gradient has each missing entry twice; right it is nearly diagonal, and the gradient is nearly what is missing.""")
+
+# %% [markdown]
+# **Clients that disagree** see well, but not the same. Their sum shows the mean of what they miss, and the feature that
+# one client has alone (here grey without orange) is not in it. Nothing cures that; one has to decide what the common
+# model is to be.
+
+# %% tags=["hide-input"]
+alt(see_through(sights[6:], taken=6), """Clients that disagree: one, and the sum of thirty. Left a client's gradient is
+    nearly what it misses; right the gradient of the sum lacks the feature that this client has alone.""")
+
+# %% [markdown]
 # ## One round by hand
 #
 # In a round of FedGradMP the server sends its sparse model to all clients. Each client improves it on its own rows and

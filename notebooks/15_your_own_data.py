@@ -137,11 +137,12 @@ if hasattr(model, "cv_"):
 # %% [markdown]
 # ## How sure it is
 #
-# `summary()` has for each column the coefficient, the odds ratio, and two standard errors with intervals, one by the
-# model and one with the hospitals as clusters. They come from sums that the fit has asked for already, so that they are
-# there after a fit over a network and under masks, too. Its notes say what they leave out: the coefficients are **ridge
-# estimates**, and the choice of the features is in no error. And no error says what a gap stands for. The largest odds
-# ratio is that of "fbs is missing": this blood sugar is missing for 61 % of Switzerland, where nearly all are ill.
+# `summary()` has for each column the odds ratio with two intervals, one by the model and one with the hospitals as
+# clusters, and behind them the coefficient with its standard errors. They come from sums that the fit has asked for
+# already, so that they are there after a fit over a network and under masks, too. Its notes say what they leave out:
+# the coefficients are **ridge estimates**, and the choice of the features is in no error. And no error says what a gap
+# stands for. The largest odds ratio is that of "fbs is missing": this blood sugar is missing for 61 % of Switzerland,
+# where nearly all are ill.
 
 # %%
 model.summary()
@@ -410,7 +411,8 @@ for what, n_bytes in left.most_common():
 #
 # Masks protect one fit. Whoever fits all hospitals, and then all but one on the same rows, can subtract the two, and
 # has what that hospital added. So what this notebook does "at a hospital that it has never seen" is not to be repeated
-# under masks; what may be asked there is in [the promises](../docs/promises.md).
+# under masks; what may be asked there is in [the promises](../docs/promises.md). Nor does `sparsity="cv"` do so: with
+# `folds="groups"` it holds out two hospitals or more at a time under masks, and so needs four.
 
 # %%
 fits = [fgmp.FedGradMPClassifier(masked, **how, secure=way).fit(table, y, groups=hospital) for way in (False, True)]

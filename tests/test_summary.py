@@ -77,6 +77,12 @@ def test_the_classifier_has_the_errors_of_maximum_likelihood(fit_intercept):
     np.testing.assert_allclose(frame["standard_error_by_group"], by_group, rtol=1e-6)
     half = factors * (plain.conf_int()[1] - plain.conf_int()[0]) / 2  # normal quantiles
     np.testing.assert_allclose((frame["upper"] - frame["lower"]) / 2, half, rtol=1e-6)
+    bounds = frame[["odds_ratio_lower", "odds_ratio_upper"]].drop("(intercept)", errors="ignore")
+    expected = np.exp(plain.conf_int().mul(factors, axis=0))[frame.index != "(intercept)"]
+    np.testing.assert_allclose(bounds, expected, rtol=1e-5)
+    by_group = frame[["odds_ratio_lower_by_group", "odds_ratio_upper_by_group"]].to_numpy()
+    logs = np.log(by_group) - frame[["lower_by_group", "upper_by_group"]].to_numpy()
+    np.testing.assert_allclose(logs[frame.index != "(intercept)"], 0, atol=1e-12)
     log_odds = params[frame.index != "(intercept)"]
     ratios = frame["odds_ratio"].drop("(intercept)", errors="ignore")
     np.testing.assert_allclose(np.log(ratios), log_odds, rtol=1e-6)
@@ -274,8 +280,8 @@ def test_the_summary_is_a_table_in_text_and_html():
     lines = repr(summary).splitlines()
     title = "FedGradMPClassifier: 2 of 7 features, chosen by FedGradMP; 450 rows of 9 groups"
     assert lines[0].startswith(title)
-    assert lines[2].split()[:3] == ["feature", "coef", "per"] and "odds ratio" in lines[2]
-    assert len(max(lines[2:6], key=len)) <= 120
+    assert lines[2].split()[:5] == ["feature", "odds", "ratio", "low", "high"]
+    assert "coef" in lines[2] and len(max(lines[2:6], key=len)) <= 120
     page = summary._repr_html_()
     assert "a&lt;b" in page and "a<b" not in page and page.count("<tr>") == 4
     slopes = summary.columns["per_deviation"][1:]

@@ -42,12 +42,10 @@ _HEADINGS = {
     "rate_ratio": "rate ratio",
     "rate_ratio_per_deviation": "RR per sd",
     "standard_error": "se",
-    "lower": "low",
-    "upper": "high",
     "standard_error_by_group": "se (groups)",
-    "lower_by_group": "low",
-    "upper_by_group": "high",
 }
+_BOUNDS = {"lower": "low", "upper": "high"}
+_BY_GROUP = {"": "", "_by_group": " (groups)"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +60,8 @@ class Summary:
         unit and ``odds_ratio_per_deviation``, the exponentials of the two, and for counts
         ``rate_ratio`` and ``rate_ratio_per_deviation``; ``standard_error``, ``lower`` and ``upper``
         of the coefficient, model-based; and the same ``_by_group``, of the cluster sandwich with
-        the groups as clusters, nan if that was not summed.
+        the groups as clusters, nan if that was not summed. Where there is a ratio, its intervals
+        too: ``odds_ratio_lower``, ``odds_ratio_upper_by_group`` and so on.
     title : str
         The model, and of how many rows and groups it is.
     notes : tuple of str
@@ -125,15 +124,29 @@ class Summary:
         )
 
     def _texts(self) -> tuple[list[str], list[list[str]]]:
-        """Return the headings and the cells of the table that is printed."""
+        """Return the headings and the cells of the table that is printed.
+
+        What is published comes first, because a narrow screen shows the first columns only: a
+        ratio with its intervals, or, without one, the coefficient with its own.
+        """
+        ratio = next((name for name in ("odds_ratio", "rate_ratio") if name in self.columns), "")
+        main = ratio or "coefficient"
+        headings = {name: _HEADINGS[name] for name in ("feature", "class", main)}
+        for ending, words in _BY_GROUP.items():
+            for bound, heading in _BOUNDS.items():
+                name = f"{ratio}_{bound}{ending}" if ratio else f"{bound}{ending}"
+                headings[name] = heading + words
+        headings |= _HEADINGS
+        if ratio:
+            del headings["per_deviation"]  # its exponential says the same
         shown = {
-            name: column
-            for name, column in self.columns.items()
-            if not (name.endswith("by_group") and np.isnan(column).all())
+            name: self.columns[name]
+            for name in headings
+            if name in self.columns
+            and not (name.endswith("by_group") and np.isnan(self.columns[name]).all())
         }
-        headings = [_HEADINGS[name] for name in shown]
         columns = [[_cell(value) for value in column] for column in shown.values()]
-        return headings, [list(row) for row in zip(*columns, strict=True)]
+        return [headings[name] for name in shown], [list(row) for row in zip(*columns, strict=True)]
 
 
 def _cell(value: Any) -> str:
@@ -181,6 +194,8 @@ def summarize(model: Any, level: float) -> Summary:
     degrees_of_freedom = np.inf if ratio else covariance.degrees_of_freedom
     columns |= _errors(covariance, covariance.model_based, degrees_of_freedom, level, "")
     columns |= _errors(covariance, covariance.by_group, covariance.n_groups - 1, level, "_by_group")
+    if ratio:
+        columns |= _intervals_of_ratio(ratio, columns, covariance.columns >= 0)
     return Summary(columns, _title(model, covariance), _notes(model, covariance, level), level)
 
 
@@ -207,6 +222,16 @@ def _errors(
         f"lower{ending}": covariance.values - factor * errors,
         f"upper{ending}": covariance.values + factor * errors,
     }
+
+
+def _intervals_of_ratio(ratio: str, columns: dict[str, Array], is_slope: Array) -> dict[str, Array]:
+    """Return the exponentials of the intervals of the slopes; the intercept has no ratio."""
+    with np.errstate(over="ignore"):
+        return {
+            f"{ratio}_{bound}{ending}": np.where(is_slope, np.exp(columns[bound + ending]), np.nan)
+            for ending in _BY_GROUP
+            for bound in _BOUNDS
+        }
 
 
 def _feature_names(model: Any, covariance: Covariance) -> Array:
@@ -311,17 +336,21 @@ def _notes(model: Any, covariance: Covariance, level: float) -> tuple[str, ...]:
             f"The coefficients are ridge estimates (C={model.C_:g}), shrunken towards zero; the "
             "intervals are about the shrunken values. C=np.inf is maximum likelihood."
         )
+    interval_of = _name_of_ratio(model).replace("_", " ") or "coefficient"
     quantile = "normal"
     what = "the inverse information"
     if not _name_of_ratio(model):
         quantile = f"t({covariance.degrees_of_freedom:g})"
         what = f"residual variance {covariance.dispersion:.4g} times the inverse second moments"
-    notes.append(f"se, {100 * level:g} % interval: model-based, {what}; {quantile} quantiles.")
+    notes.append(
+        f"low and high bound the {100 * level:g} % interval of the {interval_of}. They and se are "
+        f"model-based, {what}; {quantile} quantiles."
+    )
     if covariance.by_group is None:
         notes.append(f"No errors by group: {covariance.why_not_by_group}.")
     else:
         notes.append(
-            "se (groups): cluster sandwich with the groups as clusters, times G/(G-1) "
+            "(groups): cluster sandwich with the groups as clusters, times G/(G-1) "
             "(n-1)/(n-k), as statsmodels has it by default, for "
             f"G={covariance.n_groups}; t({covariance.n_groups - 1}) quantiles."
         )

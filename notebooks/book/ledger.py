@@ -143,12 +143,12 @@ def page(claims: list[dict]) -> str:
     find, reasons = overview.found_in(claims), ""
     for block in ("Figures", "Theorems", "Ours"):
         whose = "our own statement" if block == "Ours" else "the paper states"
-        text += f"\n## {block}\n\n| {whose} | our setting | measured | verdict | |\n|---|---|---|---|---|\n"
+        text += f"\n## {block}\n\n| verdict | {whose} | our setting | measured | |\n|---|---|---|---|---|\n"
         for row in (row for row in overview.ROWS if row.block == block):
             one, verdict = find(row.record), overview.verdict_of(row, find)
             shown = f"stands in ({verdict})" if counted_as(one) == "no: a stand-in" else verdict
             statement = f"{row.statement} ({row.place})" if row.place else row.statement
-            cells = (statement, row.setting, overview.number_of(row, one), shown, link(one))
+            cells = (shown, statement, row.setting, overview.number_of(row, one), link(one))
             escaped = [cell.replace("|", "\\|") for cell in cells]
             text += f"| {' | '.join(escaped)} |\n"
             if row.reason:
