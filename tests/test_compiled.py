@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -370,6 +371,19 @@ def test_clients_that_a_kernel_does_not_solve_run_the_reference():
     federation.features[42:67] *= 1e300
     for run in both(KERNELS["pursuit"], federation, 2, 4):
         assert run.rejected["not_finite"] <= 2 and run.history["clients"][-1] in (3, 4)
+
+
+def test_updates_that_a_kernel_left_are_filled_in_and_counted_apart():
+    """In their places in the cohort, over several cohorts."""
+    record = registry.BackendRecord()
+    federation = SimpleNamespace(backend_record=record, clients=["a", "b", "c"])
+    call = SimpleNamespace(update_of=lambda client, message: f"{client} {message}")
+    for unsolved, expected in (((), [1, 2]), ((1,), [1, "c sent"]), ((0, 1), ["a sent", "c sent"])):
+        computed = registry.KernelUpdates([1, 2], unsolved)
+        updates = registry._completed(computed, federation, call, "sent", np.array([0, 2]))
+        assert updates == expected
+    assert record.compiled == 3 and record.backend == "mixed"
+    assert record.fallbacks == {"nearly singular or not finite": 3}
 
 
 def test_a_run_in_which_a_kernel_solves_for_nobody_is_the_reference():

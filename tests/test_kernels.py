@@ -241,6 +241,11 @@ def test_scores_that_are_far_apart_overflow_nowhere():
     assert kernels.curvature_along(scores, np.ones(3), 0.0) == 0
     kernels.derivative_in_place(scores, 0, 0.0, 1.0)
     np.testing.assert_allclose(scores, [-1, 1, 0], atol=1e-200)
+    first = np.array([1000.0, -1000.0, 0.0])  # the first is the highest
+    assert kernels.loss_value(first, 0, 0.0) == 0
+    assert kernels.curvature_along(first, np.arange(3.0), 0.0) == 0
+    kernels.derivative_in_place(first, 2, 0.0, 1.0)
+    np.testing.assert_allclose(first, [1, 0, -1], atol=1e-200)
     for target, value in ((1.0, 0.0), (-1.0, 1000.0)):
         one = np.array([500.0])
         assert kernels.loss_value(one, target, 2.0) == value
@@ -392,6 +397,33 @@ def test_the_direction_of_descent_is_that_of_the_signal(n_outputs):
     psi[:, 3] = 2 * psi[:, 0]
     products = kernels.AtomProducts(psi.T @ psi, np.linalg.norm(psi, axis=0))
     assert not kernels.fill_descent_direction(gradient, atoms, products, merged, direction)
+
+
+@pytest.mark.parametrize("is_mean", [True, False])
+@pytest.mark.parametrize("start, n_halvings", [(0.0, 0), (2.5, 1), (4.0, 2)])
+def test_a_step_is_halved_until_the_objective_falls_enough(start, n_halvings, is_mean):
+    """A logistic loss is flat far out, so that the step to the minimum of its parabola is too long."""
+    y = np.array([1.0, 1.0, -1.0])
+    columns, x = np.ones((3, 1)), np.array([[start]])
+    weight = 1 / 3 if is_mean else 1.0
+
+    def objective(x):
+        return weight * np.logaddexp(0, -y * x).sum()
+
+    slope = -weight * np.sum(y * expit(-y * start))
+    length = 1 / (weight * np.sum(expit(start) * expit(-start) * np.ones(3)))
+    halvings = 0
+    while objective(start - length * slope) > objective(start) - 1e-4 * length * slope**2:
+        length, halvings = length / 2, halvings + 1
+    assert halvings >= n_halvings and (halvings == 0) == (n_halvings == 0)
+
+    scores = columns @ x.T
+    assert kernels.take_gradient_steps(
+        columns, y, np.arange(1), 1, kernels.Objective(1.0, is_mean), None,
+        np.ones((1, 1), bool), scores, x,
+    )  # fmt: skip
+    np.testing.assert_allclose(x, start - length * slope, rtol=1e-12)
+    np.testing.assert_allclose(scores.ravel(), x[0, 0], rtol=1e-12)
 
 
 # Random words and minibatches.
