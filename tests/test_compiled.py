@@ -724,6 +724,14 @@ def test_a_run_counts_its_own_updates_only():
     assert not fgmp.simulate(KERNELS["average"], federation, 2, 3, 3).fallbacks
 
 
+def test_where_numba_is_missing_each_update_says_so(monkeypatch):
+    """A method without a kernel would run the reference with it, too, and keeps its own reason."""
+    monkeypatch.setattr(registry, "_HAS_NUMBA", False)
+    assert fallbacks_of(KERNELS["average"], data("squared")) == "numba is missing"
+    method = fgmp.SharedSupportGradMP(4)
+    assert fallbacks_of(method, data("squared")) == "no kernel for this method"
+
+
 def test_a_run_without_updates_names_no_backend():
     """Without rounds, or without clients, the backend is None."""
     assert fgmp.simulate(KERNELS["average"], data("squared"), 0).backend is None
