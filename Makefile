@@ -88,7 +88,7 @@ soak: .venv/tests  ## runs of 20,000 rounds, then all notebooks with small.yaml,
 	$(BIN)/python tools/soak.py
 	FGMP_SOAK=1 MPLBACKEND=agg $(BIN)/python -m pytest -q tests/test_notebooks.py
 
-mutants: .venv/mutmut  ## change the code in small ways and count what the tests notice (half an hour, nightly)
+mutants: .venv/mutmut  ## change the code in small ways and count what the tests notice (some hours, nightly)
 	@mkdir -p build
 	MPLBACKEND=agg NUMBA_DISABLE_JIT=1 $(BIN)/python -m mutmut run --max-children 2 >build/mutmut.log || { tail -n 30 build/mutmut.log; exit 1; }
 	$(BIN)/python tools/mutants.py
