@@ -400,30 +400,59 @@ def test_the_direction_of_descent_is_that_of_the_signal(n_outputs):
 
 
 @pytest.mark.parametrize("is_mean", [True, False])
+@pytest.mark.parametrize("scale", [1.0, 0.05, 20.0])
 @pytest.mark.parametrize("start, n_halvings", [(0.0, 0), (2.5, 1), (4.0, 2)])
-def test_a_step_is_halved_until_the_objective_falls_enough(start, n_halvings, is_mean):
+def test_a_step_is_halved_until_the_objective_falls_enough(start, n_halvings, scale, is_mean):
     """A logistic loss is flat far out, so that the step to the minimum of its parabola is too long."""
     y = np.array([1.0, 1.0, -1.0])
-    columns, x = np.ones((3, 1)), np.array([[start]])
+    start = start / scale
+    columns, x = np.full((3, 1), scale), np.array([[start]])
     weight = 1 / 3 if is_mean else 1.0
 
     def objective(x):
-        return weight * np.logaddexp(0, -y * x).sum()
+        return weight * np.logaddexp(0, -y * scale * x).sum()
 
-    slope = -weight * np.sum(y * expit(-y * start))
-    length = 1 / (weight * np.sum(expit(start) * expit(-start) * np.ones(3)))
+    z = scale * start
+    slope = -weight * scale * np.sum(y * expit(-y * z))
+    length = 1 / (weight * scale**2 * 3 * expit(z) * expit(-z))
     halvings = 0
     while objective(start - length * slope) > objective(start) - 1e-4 * length * slope**2:
         length, halvings = length / 2, halvings + 1
     assert halvings >= n_halvings and (halvings == 0) == (n_halvings == 0)
 
     scores = columns @ x.T
-    assert kernels.take_gradient_steps(
-        columns, y, np.arange(1), 1, kernels.Objective(1.0, is_mean), None,
-        np.ones((1, 1), bool), scores, x,
-    )  # fmt: skip
+    assert steps_taken(columns, y, scores, x, kernels.Objective(1.0, is_mean))
     np.testing.assert_allclose(x, start - length * slope, rtol=1e-12)
-    np.testing.assert_allclose(scores.ravel(), x[0, 0], rtol=1e-12)
+    np.testing.assert_allclose(scores.ravel(), scale * x[0, 0], rtol=1e-12)
+
+
+SQUARED = kernels.Objective(0.0, True)
+
+
+def steps_taken(columns, y, scores, x, objective=SQUARED):
+    """One step on all features, of one output; whether it was taken."""
+    atoms, is_merged = np.arange(x.shape[1]), np.ones(x.shape, bool)
+    return kernels.take_gradient_steps(columns, y, atoms, 1, objective, None, is_merged, scores, x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradients_whose_squares_overflow_or_vanish_are_refused(dtype):
+    """Within 2^30 in single and 2^200 in double precision a step reaches the minimum."""
+    limit = 2.0**30 if dtype == np.float32 else 2.0**200
+    columns = np.ones((2, 1), dtype)
+    for size, is_taken in (
+        (limit / 4, True),
+        (4 / limit, True),
+        (4 * limit, False),
+        (0.25 / limit, False),
+    ):
+        x, y = np.zeros((1, 1), dtype), np.full(2, size, dtype)
+        assert steps_taken(columns, y, np.zeros((2, 1), dtype), x) == is_taken
+        assert x[0, 0] == (y[0] if is_taken else 0)
+
+    # Without a gradient there is nothing to do.
+    x = np.ones((1, 1), dtype)
+    assert steps_taken(columns, np.ones(2, dtype), np.ones((2, 1), dtype), x) and x[0, 0] == 1
 
 
 # Random words and minibatches.
@@ -462,7 +491,85 @@ def test_a_minibatch_has_different_rows_of_the_client(n_rows, batch_size):
         assert rows.tolist() == list(range(n_rows))
 
 
-# Whole kernels, where the loss is a sum.
+# Whole kernels.
+
+
+class ExactPrecision:
+    """NumPy, in which every new array has to say its precision: else it would be double."""
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+    def empty(self, shape, dtype):
+        assert dtype is not None
+        return np.empty(shape, dtype)
+
+    def zeros(self, shape, dtype):
+        assert dtype is not None
+        return np.zeros(shape, dtype)
+
+
+def run_of(name, dtype, first, last, bad=()):
+    """The updates of the clients `first` to `last` - 1 of three, and the arrays of the others."""
+    n, m, tau = 6, 20, 2
+    A = normal(dtype, 3 * m, n)
+    y = A[:, 0] - A[:, 3]
+    for i in bad:
+        A[i * m] = np.nan
+    begins = m * np.arange(3)
+    data = kernels.CohortData(A, y, begins, begins + m, np.full(3, 9), np.arange(3))
+    stream = kernels.RandomStream(np.array([3, 5], np.uint64), 1, 0, 2)
+    models = np.zeros((3, 1, n), dtype)
+    supports, values = np.full((3, tau), -1), np.full((3, tau), np.nan, dtype)
+    counts = np.zeros(3, int)
+    start = np.array([4]), np.ones(1, dtype)
+    updates = supports, values, counts
+    algorithm_2 = kernels.Objective(0.0, True), kernels.CountedEntries(tau, False, nobody(n))
+    rest = np.inf, None, 1, *start, *updates
+    with np.errstate(over="ignore"):  # as Python, words of 64 bits overflow on purpose
+        if name == "pursuit":
+            kernels.cohort_pursuit(first, last, data, stream, 2, *start, *updates)
+        elif name == "stochastic":
+            options = 2, 0.05, 3, 5, *algorithm_2, *rest
+            kernels.cohort_stochastic_pursuit(first, last, data, stream, *options)
+        elif name == "line search":
+            options = 2, 2, *algorithm_2, *rest
+            kernels.cohort_line_search_pursuit(first, last, data, stream, *options)
+        else:
+            products = np.zeros((0, 0), dtype)
+            if name == "on predictions":
+                products = np.vstack([A[i : i + m] @ A[i : i + m].T for i in begins])
+            options = 0.05, 0.0, True, 0 if len(products) else tau, np.zeros((2, 2)), products
+            kernels.cohort_descent(first, last, data, stream, *options, models)
+            counts[:] = np.any(models != 0, axis=(1, 2))
+    return [models, supports, values, counts]
+
+
+LOOPS = ["pursuit", "stochastic", "line search", "descent", "on predictions"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_thread_computes_its_own_clients_only(name, dtype, monkeypatch):
+    """The same bits as of all clients together, and the arrays of the others are left alone."""
+    monkeypatch.setattr(kernels, "np", ExactPrecision())
+    together, alone, untouched = (run_of(name, dtype, *ends) for ends in ((0, 3), (1, 2), (0, 0)))
+    assert all(together[-1])
+    for whole, one, before in zip(together, alone, untouched, strict=True):
+        np.testing.assert_array_equal(one[1], whole[1])
+        np.testing.assert_array_equal(one[[0, 2]], before[[0, 2]])
+
+
+@pytest.mark.parametrize("name", LOOPS[:3])
+def test_after_a_client_that_is_left_the_next_ones_are_computed(name):
+    """Client 0 has numbers that are not finite; the others have the bits that they have without it."""
+    with_all, without = run_of(name, np.float64, 0, 3), run_of(name, np.float64, 0, 3, bad=[0])
+    assert without[-1].tolist()[0] == 0 and all(without[-1][1:])
+    for one, other in zip(with_all, without, strict=True):
+        np.testing.assert_array_equal(one[1:], other[1:])
+
+
+# Where the loss is a sum.
 
 
 @pytest.mark.usefixtures("backend")

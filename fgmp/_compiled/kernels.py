@@ -253,14 +253,14 @@ def solve_least_squares(A: Array, y: Array, x: Array) -> bool:
     is_wide = len(x) > count
     eps = float(np.finfo(A.dtype).eps)
     factor = np.empty((count, count), A.dtype)
-    squares = np.empty(count)
+    squares = np.empty(count, np.float64)
     if not factorize(A, factor, squares):
         return False
 
     rows = np.arange(count)
     z = np.empty(count, A.dtype)
     error = y.copy()
-    lengths = np.zeros(1 + _REFINEMENTS)
+    lengths = np.zeros(1 + _REFINEMENTS, np.float64)
     x[:] = 0
     for turn in range(1 + _REFINEMENTS):
         # L L' z = A error, or if A is wide L L' z = error.
@@ -832,7 +832,7 @@ def prune(
     # The magnitudes of the coefficients; of other atoms than orthonormal ones |Psi'Psi x|, each
     # over the norm of its atom, and not only of the merged ones.
     magnitudes = np.empty((n_outputs, n), x.dtype)
-    correlations = np.zeros((n_outputs, n))
+    correlations = np.zeros((n_outputs, n), np.float64)
     for c in range(n_outputs):
         if products is None:
             for j in range(n):
@@ -866,8 +866,8 @@ def prune(
                 square += float(x[c, j]) * float(x[c, j])
         else:
             atoms = atoms_in_use(is_member[c : c + 1])
-            right = np.empty(len(atoms))
-            solution = np.empty(len(atoms))
+            right = np.empty(len(atoms), np.float64)
+            solution = np.empty(len(atoms), np.float64)
             for k in range(len(atoms)):
                 right[k] = correlations[c, atoms[k]]
             if not solve_in_span(products.gram, atoms, right, solution):
@@ -1060,8 +1060,8 @@ def fill_descent_direction(
             direction[c, atoms[j]] = -gradient[c, j] if is_free else gradient.dtype.type(0)
         if products is not None:
             merged = atoms_in_use(is_merged[c : c + 1])
-            right = np.empty(len(merged))
-            solution = np.empty(len(merged))
+            right = np.empty(len(merged), np.float64)
+            solution = np.empty(len(merged), np.float64)
             for k in range(len(merged)):
                 right[k] = direction[c, merged[k]]
             if not solve_in_span(products.gram, merged, right, solution):
