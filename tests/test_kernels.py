@@ -18,6 +18,21 @@ numba = pytest.importorskip("numba")
 pytest.importorskip("fgmp._compiled.kernels")
 
 
+class ExactPrecision:
+    """NumPy, in which every new array has to say its precision: else it would be double."""
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+    def empty(self, shape, dtype):
+        assert dtype is not None
+        return np.empty(shape, dtype)
+
+    def zeros(self, shape, dtype):
+        assert dtype is not None
+        return np.zeros(shape, dtype)
+
+
 def kernels_as_python() -> ModuleType:
     """The module of the kernels, in which no function is compiled."""
     specification = importlib.util.find_spec("fgmp._compiled.kernels")
@@ -25,6 +40,7 @@ def kernels_as_python() -> ModuleType:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba, "njit", lambda function, **options: function)
         specification.loader.exec_module(module)
+    module.np = ExactPrecision()
     return module
 
 
@@ -494,21 +510,6 @@ def test_a_minibatch_has_different_rows_of_the_client(n_rows, batch_size):
 # Whole kernels.
 
 
-class ExactPrecision:
-    """NumPy, in which every new array has to say its precision: else it would be double."""
-
-    def __getattr__(self, name):
-        return getattr(np, name)
-
-    def empty(self, shape, dtype):
-        assert dtype is not None
-        return np.empty(shape, dtype)
-
-    def zeros(self, shape, dtype):
-        assert dtype is not None
-        return np.zeros(shape, dtype)
-
-
 def run_of(name, dtype, first, last, bad=()):
     """The updates of the clients `first` to `last` - 1 of three, and the arrays of the others."""
     n, m, tau = 6, 20, 2
@@ -550,9 +551,8 @@ LOOPS = ["pursuit", "stochastic", "line search", "descent", "on predictions"]
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", LOOPS)
-def test_a_thread_computes_its_own_clients_only(name, dtype, monkeypatch):
+def test_a_thread_computes_its_own_clients_only(name, dtype):
     """The same bits as of all clients together, and the arrays of the others are left alone."""
-    monkeypatch.setattr(kernels, "np", ExactPrecision())
     together, alone, untouched = (run_of(name, dtype, *ends) for ends in ((0, 3), (1, 2), (0, 0)))
     assert all(together[-1])
     for whole, one, before in zip(together, alone, untouched, strict=True):
