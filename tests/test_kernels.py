@@ -170,7 +170,7 @@ def test_rows_in_a_plane_are_told_from_rows_near_it(scale, dtype):
     for share, is_definite in ((16, True), (1 / 16, False)):
         angle = math.sqrt(share * smallest)
         rows = scale * np.array([[1, 0, 0], [math.cos(angle), math.sin(angle), 0]])
-        gram = (rows / scale) @ (rows / scale).T
+        gram = rows @ rows.T
         solution = np.empty(2)
         factor, squares = np.empty((2, 2), dtype), np.empty(2)
         assert kernels.factorize(rows.astype(dtype), factor, squares) == is_definite
