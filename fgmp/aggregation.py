@@ -119,9 +119,11 @@ class UpdateSpec:
         weights : ndarray of float, shape (cohort_size,)
             The p_i of the whole cohort.
         """
-        # The models of a compiled kernel lie in one table already (`_compiled/models.py`).
-        if hasattr(updates, "stack"):
-            table: Updates = updates.stack(self, weights)
+        # The models of a compiled kernel lie in one table already (`_compiled/models.py`), all with
+        # the layout of the first.
+        in_a_table = hasattr(updates, "stack") and len(updates) > 0
+        if in_a_table and self.validate(updates[0]) in (None, RejectReason.NOT_FINITE):
+            table: Updates = updates.stack(self, weights)  # type: ignore[attr-defined]
             return table
         reasons = [self.validate(update) for update in updates]
         accepted = np.flatnonzero([reason is None for reason in reasons])

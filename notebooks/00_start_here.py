@@ -15,9 +15,10 @@
 # ![Animation of three rounds: votes come in, the server's model moves onto the signal](pictures/00_start_here.gif)
 #
 # They vote: wrong votes scatter, right ones collect, and in the third round all thirty agree and the signal is found.
-# Above, the features that each client would use; below, the server's model (orange), which moves onto the signal
-# (grey). No row has left its client (what the models give away is in
-# [16](16_what_the_server_may_see.ipynb)), and there was no learning rate to tune.
+# Above, how many clients would use each feature (orange: those of the signal); below, the server's model (orange),
+# which moves onto the signal (grey). No row has left its client (what the models give away is in
+# [16](16_what_the_server_may_see.ipynb)), and there was no learning rate to tune: clients solve small least-squares
+# problems. (Where a client has too few rows for that, it takes gradient steps, whose length it finds by itself.)
 #
 # **The idea of this book.** A client's gradient is *what is missing, seen through $A^\top A/m$*. What blurs that view
 # is a disease, and what clears it is a cure: chapters 00, 01, 08, 13 and 14 are about these, and the others ask how far
@@ -32,7 +33,7 @@ n_clients = 30  # N, clients of the federation
 n_samples = 20  # m, rows of each client
 n_features = 200  # n, dimension of the signal
 sparsity = 5  # tau, nonzero entries of the signal
-alpha = 1.0  # heterogeneity, the variance of the clients' means
+alpha = 1.0  # heterogeneity: by how much the clients' matrices differ (the signal is the same for all)
 variance_decay = 1.1  # the entries of client i have variance 1/i^variance_decay
 local_iterations = 3  # K, iterations of a client in one round
 rounds = 10  # T, rounds of communication
@@ -117,38 +118,42 @@ sights = [
 # to **sum**. This notebook is about it.
 
 # %% tags=["hide-input"]
-alt(see_through(sights[:2], taken=6), """Few rows, and the sum over thirty clients. Left the picture of A'A/m is
-    speckled and the gradient has wrong entries everywhere; right it is nearly diagonal, and the gradient nearly what is
+alt(see_through(sights[:2], taken=6), """Few rows, and the sum over thirty clients. Above the picture of A'A/m is
+    speckled and the gradient has wrong entries everywhere; below it is nearly diagonal, and the gradient nearly what is
     missing.""")
 
 # %% [markdown]
-# *Left of each pair, $A^\top A/m$: red is positive, blue negative, white zero. Right of it, what is missing (grey) and
-# minus the gradient (orange), each scaled to 1. Dots: the $2\tau = 6$ entries that a client would take.*
+# *Above the disease, below the cure. Left $A^\top A/m$: red is positive, blue negative, white zero. Right what is
+# missing (grey) and minus the gradient (orange), each scaled to 1. Dots: the $2\tau = 6$ entries that a client would
+# take.*
 #
 # **A common mean** floods: all columns point one way, and the gradient says "more of everything". The cure is to
 # **centre**: subtract from each column its mean ([01](01_linear_convergence.ipynb)).
 
 # %% tags=["hide-input"]
-alt(see_through(sights[2:4], taken=6), """A common mean, and centred columns. Left the picture is red all over and all
-    entries of the gradient have one sign; right it is diagonal, and the gradient is nearly what is missing.""")
+alt(see_through(sights[2:4], taken=6), """A common mean, and centred columns. Above the picture is red all over and all
+    entries of the gradient have one sign; below it is diagonal, and the gradient is nearly what is missing.""")
 
 # %% [markdown]
-# **Twins** double: each missing feature is seen twice, at every client, so that no sum can help. The cure is to **mix**
-# the features by a random dictionary ([08](08_gaussian_dictionary_rip.ipynb)), in which the missing entries are those
-# of atoms.
+# **Twins** double: each missing feature is seen twice, at every client, so that no sum can help. The cure is to
+# **mix**: write the model as a sum of a few random mixtures of the features. Such a mixture is an *atom*, all of them
+# together are a *random dictionary* ([08](08_gaussian_dictionary_rip.ipynb)). Two atoms are hardly ever alike, so the
+# gradient can tell them apart. The price: the model names atoms, and no longer features.
 
 # %% tags=["hide-input"]
-alt(see_through(sights[4:6], taken=6), """Twins, and a random dictionary. Left the picture has a second diagonal and the
-    gradient has each missing entry twice; right it is nearly diagonal, and the gradient is nearly what is missing.""")
+alt(see_through(sights[4:6], taken=6), """Twins, and a random dictionary. Above the picture has a second diagonal and
+    the gradient has each missing entry twice; below it is nearly diagonal, and the gradient is nearly what is
+    missing.""")
 
 # %% [markdown]
 # **Clients that disagree** see well, but not the same. Their sum shows the mean of what they miss, and the feature that
-# one client has alone (here grey without orange) is not in it. Nothing cures that; one has to decide what the common
-# model is to be.
+# one client has alone (here grey without orange) is not in it. That one model cannot fit all of them, nothing cures;
+# one has to decide what the common model is to be. That they lose features which they share is another matter: there
+# sums help again ([13](13_clients_that_disagree_fail_or_lie.ipynb)).
 
 # %% tags=["hide-input"]
-alt(see_through(sights[6:], taken=6), """Clients that disagree: one, and the sum of thirty. Left a client's gradient is
-    nearly what it misses; right the gradient of the sum lacks the feature that this client has alone.""")
+alt(see_through(sights[6:], taken=6), """Clients that disagree: one, and the sum of thirty. Above a client's gradient is
+    nearly what it misses; below the gradient of the sum lacks the feature that this client has alone.""")
 
 # %% [markdown]
 # ## One round by hand
@@ -159,12 +164,12 @@ alt(see_through(sights[6:], taken=6), """Clients that disagree: one, and the sum
 #
 # Here is a round in numbers. The toy has 3 clients with 6 rows each, 8 features, and a signal with $\tau = 2$ nonzero
 # entries. Every client makes $K = 2$ local iterations with all its rows, so nothing is random. (The seed was chosen so
-# that each step has something to show.) Features and clients are counted from 0, as Python does.
+# that each step has something to show.) Features and clients are counted from 0, as Python does, and numbers are
+# printed in hundredths.
 
 # %%
 toy = fgmp.make_sparse_regression(n_clients=3, n_samples=6, n_features=8, sparsity=2, heterogeneity=0.5, rng=41)
 tau, clients = 2, range(3)
-np.set_printoptions(precision=2, suppress=True, floatmode="fixed")
 A, y = [c.features for c in toy.clients], [c.targets for c in toy.clients]
 
 
@@ -172,7 +177,11 @@ def largest(v, count):
     return np.sort(np.argsort(-np.abs(v), kind="stable")[:count])
 
 
-print("the signal:", toy.truth)
+def show(numbers):
+    print(np.rint(100 * np.array(numbers)).astype(int))
+
+
+show(toy.truth)  # the signal
 
 # %% [markdown]
 # The algorithm chooses a set of features in three places. In the standard basis the choice is simple: `largest` takes
@@ -190,11 +199,11 @@ support = [np.flatnonzero(x[i]) for i in clients]
 
 # %%
 r = np.array([A[i].T @ (A[i] @ x[i] - y[i]) / len(y[i]) for i in clients])
-print(r)
+show(r)
 
 # %% [markdown]
-# > **Identify.** `gamma` holds the $2\tau$ features with the largest entries of `r`. Along them the misfit changes
-# > fastest.
+# > **Identify.** `gamma` (the paper's $\Gamma$) holds the $2\tau$ features with the largest entries of `r`. Along them
+# > the misfit changes fastest.
 
 # %%
 gamma = [largest(r[i], 2 * tau) for i in clients]
@@ -221,7 +230,7 @@ def estimate(i):
 
 
 b = np.array([estimate(i) for i in clients])
-print(b)
+show(b)
 
 # %% [markdown]
 # > **Prune.** `support` keeps the $\tau$ features with the largest entries of `b`.
@@ -235,7 +244,7 @@ print("support:", *support)
 
 # %%
 x = np.array([np.where(np.isin(range(8), support[i]), b[i], 0) for i in clients])
-print(x)
+show(x)
 
 # %% [markdown]
 # Every client has feature 7 with a wrong value, and a second feature that is wrong.
@@ -250,7 +259,7 @@ b = [estimate(i) for i in clients]
 support = [largest(b[i], tau) for i in clients]
 x = np.array([np.where(np.isin(range(8), support[i]), b[i], 0) for i in clients])
 print("gamma: ", *gamma, "\nmerged: ", *merged, "\nsupport:", *support)
-print(x)
+show(x)
 
 # %% [markdown]
 # Now `merged` is a real union: the old `support`, which keeps feature 7, joins the new `gamma`. At clients 0 and 2 the
@@ -261,7 +270,7 @@ print(x)
 
 # %%
 mean = x.mean(axis=0)
-print(mean)
+show(mean)
 
 # %% [markdown]
 # > **Prune and project again,** now at the server: the $\tau$ largest entries of the mean are the model $x_1$.
@@ -411,6 +420,10 @@ alt(fig, "Relative error against rounds: each client alone stays near 1, togethe
 # %% [markdown]
 # *Lines are medians, bands run from the lower to the upper quartile: over the seeds for the federation, over all
 # clients of all seeds for the clients alone.*
+#
+# Now put it down as **claims**. A claim is a sentence that a run may refute. Its line begins with the verdict: it
+# *holds* if it does so on every seed, *in part* on at least half of them; a statement of the paper is *reproduced*, in
+# part or not. Then come its name and what was measured, the median over the seeds and the range.
 
 # %% tags=["hide-input"]
 generous, end = exact**0.5, np.array(together)[:, -1]
@@ -467,8 +480,9 @@ edge, steps = 3 * sparsity, ends["FedGradMP, five steps"]
 if {edge, edge + 1} <= set(samples):
     on, over = (shares["FedGradMP, exact"][samples.index(edge + more)] for more in (0, 1))
     words = f"none of {n_seeds} seeds is recovered with {edge} rows, which is 3 tau, all with one row more"
-    claim("start-rows", f"{n_clients} clients, K=3, exact solutions: {words}", {"3 tau rows": on, "one more": over},
-        [on == 0, over == 1], source="ours, first steps", expected="0 and 1", unit="of the seeds")
+    found = f"{on:.0%} of the seeds with {edge} rows, {over:.0%} with {edge + 1}"
+    claim("start-rows", f"{n_clients} clients, K=3, exact solutions: {words}", found, [on == 0, over == 1],
+        source="ours, first steps", expected="0 % and 100 %", keep={"shares": [on, over]})
     hits = steps[:, samples.index(edge)] <= generous
     claim("start-steps", f"{n_clients} clients with {edge} rows each, which is 3 tau, K=3, five gradient steps: "
         f"recovered within {3 * rounds} rounds on at least two seeds in three", f"{hits.sum()} of {n_seeds} seeds",
@@ -575,7 +589,7 @@ sliders()
 #
 #    ```text
 #    [holds] start-together: below 1e-14 (10 seeds)
-#    [holds in part] start-rows: 3 tau rows 0, one more 0.5 of the seeds
+#    [holds in part] start-rows: 0% of the seeds with 15 rows, 50% with 16
 #    ```
 #
 #    </details>

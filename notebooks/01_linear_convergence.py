@@ -71,32 +71,25 @@ from fgmp.solvers import Exact, minimise_on
 
 
 # %% [markdown]
-# ## The theory in four lines
+# ## What the theorem promises
 #
-# In words first: where a few columns of a client are always nearly orthogonal, every round makes the bound on the error
-# smaller by a constant factor, down to a floor that is zero if all clients are fitted by one model. Whether the runs do
-# what the bound allows is the next section, and can be read before this one. In letters:
-#
-# Let $x^*$ be the sparse solution, $x_t$ the server's model after $t$ rounds, and $K$ the number of local iterations.
-# Theorem 1 bounds the mean squared error over the random minibatches:
+# Theorem 1 promises that the error shrinks by a constant factor in each round, if any few columns of a client are
+# nearly orthogonal. No client here comes near that, as we shall measure. So watch the runs; how the theorem works waits
+# until [06](06_convergence_theorem.ipynb). In letters, for the server's model $x_t$ after $t$ rounds, and the mean over
+# the random minibatches:
 #
 # $$\mathbb{E}\,\|x_t - x^*\|_2^2 \;\le\; \kappa^t\, \|x_0 - x^*\|_2^2 \;+\; \text{residual}.$$
 #
-# With $\kappa < 1$ the first term is **linear convergence**: the error falls below a sequence that loses a constant
-# factor $\sqrt\kappa$ in each round. On a logarithmic axis such a sequence is a straight line. The word promises an
-# upper bound. It does not forbid an error that falls faster. (Without noise $x^*$ is the signal $x^\#$ itself.)
+# Here $x^*$ is the sparse solution (without noise the signal $x^\#$ itself), and with $\kappa < 1$ the first term is
+# **linear convergence**: on a logarithmic axis it is a straight line that loses the factor $\sqrt\kappa$ in a round.
+# It is an upper bound, and the error may fall faster. The residual is how far the gradients at $x^*$ differ between the
+# clients, and between the minibatches of one client. Without noise all of them are zero, and so is the residual. (The
+# paper's appendix has this version. The one in its text has a residual even here.)
 #
-# The residual is made of the gradients at $x^*$: how far they differ between the clients, and between the minibatches
-# of one client. Without noise every client is fitted perfectly by the same $x^*$. All these gradients are then zero,
-# and nothing stops the error above rounding. (This is the version of the theorem in the paper's appendix. The version
-# in the text bounds the variance of the gradients at all sparse $x$, which leaves a residual even here.)
-#
-# The theorem also says when $\kappa < 1$ is certain. Let $c$ be the restricted condition number of a client: the ratio
-# of the largest and the smallest curvature of $f_i$ that sparse directions meet, $4\tau$ coordinates at a time. For
-# exact projections $\kappa < 1$ is possible only if some clients have $c$ below 1.102, which
-# [06_convergence_theorem](06_convergence_theorem.ipynb) derives, and one client with $c \ge 2$ makes the bound void.
-# How large is $c$ here? Any choice $S$ of $4\tau$ columns gives a lower bound: the condition number of $A_S^\top A_S$.
-# We look at every client of every seed, together with the runs below.
+# **Nearly orthogonal** means a small **restricted condition number** $c$: the largest stretch of a sparse direction
+# over the smallest, squared, $4\tau$ columns at a time. The promise needs clients with $c$ below about 1.1. Any choice
+# $S$ of $4\tau$ columns gives a lower bound on $c$: the condition number of $A_S^\top A_S$. We look at every client
+# together with the runs below.
 
 # %%
 def federation(alpha, seed, noise_variance=0.0, n_clients=n_clients):
@@ -104,7 +97,7 @@ def federation(alpha, seed, noise_variance=0.0, n_clients=n_clients):
     return fgmp.make_sparse_regression(n_clients, n_samples, n_features, sparsity, **spread, rng=seed)
 
 
-# %%
+# %% tags=["hide-input"]
 def condition_at_least(client):
     count = min(4 * sparsity, n_samples, n_features)
     columns = np.random.default_rng(0).choice(n_features, count, replace=False)
@@ -141,7 +134,7 @@ print("relative errors:", ", ".join([f"{error:.3g}" for error in start[start > e
 # - **the average of the clients' least squares on the true support**: each client is told the support, and the server
 #   averages with equal weights, as FedGradMP does here.
 
-# %%
+# %% tags=["hide-input"]
 def floors(fed):
     support = np.flatnonzero(fed.truth)
     alone = [np.linalg.lstsq(c.columns(support), c.targets, rcond=None)[0] for c in fed.clients]
@@ -150,9 +143,10 @@ def floors(fed):
 
 
 # %% [markdown]
-# A run that is exact has nothing left to gain. It stops there, and its curve is continued level.
+# We run every $\alpha$ and every $K$ on all seeds, with and without noise, and record the error after each round. A
+# run that is exact has nothing left to gain. It stops there, and its curve is continued level.
 
-# %%
+# %% tags=["hide-input"]
 ERRORS = fgmp.History(objective_on=0)  # without objectives, which take a pass over all rows
 
 
@@ -171,7 +165,7 @@ def experiment(alpha, seed):
     return level, floors(noisy), min(conditions)
 
 
-# %%
+# %% tags=["hide-input"]
 outcomes = each(experiment, [(a, seed) for a in alphas for seed in range(n_seeds)])
 curves, lowest, best = zip(*outcomes, strict=True)
 errors = np.array(curves).reshape(len(alphas), n_seeds, 2, len(Ks), rounds + 1)
@@ -378,7 +372,7 @@ def last_centred(alpha, seed):
     return error_curve(federation(alpha, seed, noise_variance), max(Ks), seed, Centred)[-1]
 
 
-few = min(n_seeds, 5)
+few = min(n_seeds, 3)
 centred = np.reshape(each(last_centred, [(a, seed) for a in alphas for seed in range(few)]), (-1, few))
 ratios = noisy[..., -1] / pooled  # [K, alpha, seed]
 
@@ -397,7 +391,7 @@ alt(fig, """Last error over that of pooled least squares, against alpha: FedGrad
     alpha, Centred has none, and the average of clients that know the support lies lowest.""")
 
 # %% [markdown]
-# *Medians over the seeds, with quartiles for the smallest $K$; `Centred` is drawn over five seeds. A value of 1 is
+# *Medians over the seeds, with quartiles for the smallest $K$; `Centred` is drawn over three seeds. A value of 1 is
 # pooled least squares on the true support.*
 #
 # Three things separate FedGradMP from 1. The first is the average: with equal weights a client with weak rows (small

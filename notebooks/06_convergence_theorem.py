@@ -47,7 +47,7 @@
 # > | $\kappa$ | factor of a round, $4\sum_i p_i\,\mu(i)^K$ |
 # > | $\eta_3$ | how far the server's selection is from the best one; here exact, 1 |
 # >
-# > All others are in [one table](../docs/symbols.md).
+# > All others are in [one table](../docs/symbols.md). ($\mu(i)$ is no mean: that of a client's entries is $\mu_i$.)
 
 # %% tags=["parameters"]
 n_features = 12  # n, dimension of the problems
@@ -108,11 +108,11 @@ from fgmp.solvers import minimise_on
 #   the missed ones stay missed, and bend the others a little;
 # - it **prunes** $b$ to its $\tau$ largest entries, and may throw away a right one that looks small.
 #
-# To see how much, take a run apart. The next cell calls what [fedgradmp](../fgmp/fedgradmp.py) calls. Each
+# To see how much, take a run apart. The folded cell calls what [fedgradmp](../fgmp/fedgradmp.py) calls. Each
 # client starts at a random sparse model, so that there is something to correct, and takes three local iterations with
 # the full batch.
 
-# %%
+# %% tags=["hide-input"]
 def local_steps(fed, seed):
     basis, rng = StandardBasis(), np.random.default_rng(seed)
     start = SparseModel.of(sparse_on_sphere(n, tau, rng))
@@ -131,7 +131,7 @@ def local_steps(fed, seed):
 # These clients have 600 Gaussian rows each, one entry of the signal is thirty times smaller than the other, and the
 # noise is strong. So the small entry is missed again and again, and every step has something to lose.
 
-# %%
+# %% tags=["hide-input"]
 def lemma_federation(seed, small=1 / 30):
     rng, truth = np.random.default_rng(seed), np.zeros(n)
     truth[rng.choice(n, tau, replace=False)] = small ** np.arange(tau)
@@ -144,24 +144,28 @@ def lemma_federation(seed, small=1 / 30):
 # $2\tau + \tau$ features and $x^*$ adds $\tau$; $\rho^-$ and $\rho^+$ are the smallest and the largest curvature of
 # [05](05_restricted_convexity.ipynb).
 #
-# **Lemma 3, merging.** The gradient finds most of what is missing: what $\hat\Gamma$ misses is at most a small part
-# $\beta_2$ of the error before, plus what the noise in the gradient can hide, $\xi_2$:
+# **Merging (Lemma 3).** What $\hat\Gamma$ misses is at most a share $\beta_2$ of the error before, and what the noise
+# in the gradient can hide, $\xi_2$:
 #
-# $$\|P^\perp_{\hat\Gamma}(b - x^*)\|^2 \le \beta_2 \|x_k - x^*\|^2 + \xi_2, \qquad \beta_2 = 2\,\frac{\rho^+ -
-# \rho^-}{\rho^-} .$$
+# $$\|P^\perp_{\hat\Gamma}(b - x^*)\|^2 \le \beta_2 \|x_k - x^*\|^2 + \xi_2 .$$
 #
-# **Lemma 2, minimising.** The error after it is about what was missed, a little enlarged, plus noise, $\xi_1$:
+# The share is small only where columns are nearly orthogonal, so that all sparse curvatures are alike:
 #
-# $$\|b - x^*\|^2 \le \beta_1 \|P^\perp_{\hat\Gamma}(b - x^*)\|^2 + \xi_1, \qquad \beta_1 = \frac{\rho^+}{2\rho^- -
-# \rho^+} .$$
+# $$\beta_2 = 2\,\frac{\rho^+ - \rho^-}{\rho^-} .$$
 #
-# **Lemma 1, pruning.** It costs at most a factor of four:
+# **Minimising (Lemma 2).** The error after it is what was missed, a little enlarged, plus noise, $\xi_1$:
+#
+# $$\|b - x^*\|^2 \le \beta_1 \|P^\perp_{\hat\Gamma}(b - x^*)\|^2 + \xi_1 ,$$
+#
+# $$\beta_1 = \frac{\rho^+}{2\rho^- - \rho^+} .$$
+#
+# **Pruning (Lemma 1).** It costs at most a factor of four:
 #
 # $$\|x_{k+1} - x^*\|^2 \le 4\, \|b - x^*\|^2 .$$
 #
 # (With minibatches there are means over them, and the variance joins $\xi_1$ and $\xi_2$.)
 
-# %%
+# %% tags=["hide-input"]
 def sides(client, x_star, x, merged, b, new):  # of Lemmas 3, 2 and 1: left, right
     found, slope = theory.restricted_constants(client.features, 4 * tau), client.gradient(x_star) ** 2
     low, high = found.lower, found.upper
@@ -174,14 +178,14 @@ def sides(client, x_star, x, merged, b, new):  # of Lemmas 3, 2 and 1: left, rig
     yield pruned, 4 * after
 
 
-# %%
+# %% tags=["hide-input"]
 def taken_apart(seed):
     fed = lemma_federation(seed)
     x_star = theory.sparse_minimiser(fed, tau)
     return [list(sides(client, x_star, *pieces)) for client, *pieces in local_steps(fed, seed)]
 
 
-# %%
+# %% tags=["hide-input"]
 apart = np.array([taken_apart(seed) for seed in range(n_seeds)])  # [seed, iteration, step, side]
 
 # %% tags=["hide-input"]
@@ -202,12 +206,12 @@ alt(fig, """Squared error before a local iteration, missed by the merged support
 # there).* Read it from left to right. The gradient does most of the work: what the merged support misses is more than
 # three orders of magnitude less than the error before. Minimising then adds what the noise puts into the merged
 # features, and pruning takes a part of that away again. Lemmas 2 and 1 allow a few times what happens. It is Lemma 3
-# that is loose: it allows as much as there was before, because it has to think of the worst columns that have this
-# $c$. Data as easy as these cannot test it, though. Half of the twelve features are merged, and a feature is missed
-# only if it is small; then what is missed is small, too. How often is the small entry missed at all, and how often
-# would one be that is not so small?
+# that is loose: it allows about as much as there was before. So $\beta_2$ is no small share even here, because it has
+# to think of the worst columns that have this $c$. Data as easy as these cannot test it, though. Half of the twelve
+# features are merged, and a feature is missed only if it is small; then what is missed is small, too. How often is the
+# small entry missed at all, and how often would one be that is not so small?
 
-# %%
+# %% tags=["hide-input"]
 def missing(seed, small):
     """The share of local iterations whose merged features lack a part of x*."""
     fed = lemma_federation(seed, small)
@@ -273,8 +277,10 @@ alt(fig, """Left, the factor of pruning (h, h) has its largest value, 2.618, at 
 # At client $i$ one local iteration multiplies the squared error by $\mu(i)$ at most, and adds $\nu(i)$ for the noise.
 # After $K$ of them and one average, which costs a factor of four for pruning at the server,
 #
-# $$\mathbb{E}\|x_t - x^*\|^2 \le \kappa^t \|x_0 - x^*\|^2 + \text{residual}, \qquad
-# \kappa = 4\sum_i p_i\, \mu(i)^K,$$
+# $$\mathbb{E}\|x_t - x^*\|^2 \le \kappa^t \|x_0 - x^*\|^2 + \text{residual},$$
+#
+# $$\kappa = 4\sum_i p_i\, \mu(i)^K, \qquad
+# \text{residual} = \frac{4}{1-\kappa} \sum_i p_i\, \nu(i)\, \frac{1-\mu(i)^K}{1-\mu(i)},$$
 #
 # if $\kappa < 1$. Condition numbers as small as that need nearly orthonormal columns. So that is what the clients here
 # have (`make_conditioned_regression`): orthonormal columns, stretched by factors between 1 and $\sqrt c$ along random
@@ -471,7 +477,8 @@ claim("theory-kappa-measured", "with K = 20 and one mu(i) > 1, where kappa > 1 p
 # - **The clients.** The constants of the theorems need condition numbers that the paper's own data do not have
 #   ([05_restricted_convexity](05_restricted_convexity.ipynb)). So the bounds are tested on nearly orthonormal clients.
 # - **The formulas** follow the proofs ([ERRATA.md](../ERRATA.md)). The residual is the smaller of two that can be
-#   proved, with $\nu(i)$ inside the sum over the clients, and with one $\nu$ outside as printed. Lemma 2 is tested with
+#   proved: the one above, and the printed one, which is a product of two sums (of $p_i\nu(i)$, and of $p_i$ times the
+#   fraction). Lemma 2 is tested with
 #   the gradient of $f_i$ in $\xi_1$, which is enough.
 # - **$\rho^+$** is the restricted curvature, not the larger constant of Assumption 2. For exact projections the proofs
 #   need no more, and all projections in this notebook are exact ($\eta = 1$).

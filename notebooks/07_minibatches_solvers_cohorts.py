@@ -166,7 +166,7 @@ class Watched(fgmp.FedGradMP):
         return x
 
 
-# %%
+# %% tags=["hide-input"]
 def minibatch_case(seed, repeats=4):
     fed = crowd(seed)
     seen = tuple([theory.minibatch_variance(c, fed.truth, batch_size)] for c in fed.clients)
@@ -234,7 +234,7 @@ def at_the_end(fed, batch):
     return theory.heterogeneity(fed, x_star) + sigma, error
 
 
-# %%
+# %% tags=["hide-input"]
 cases = {f"{words}, {kind}": [at_the_end(crowd(seed, level), batch) for seed in range(3)]
          for words, level in (("no noise", 0.0), ("noise", noise))
          for kind, batch in (("full batch", None), ("minibatches", batch_size))}  # fmt: skip

@@ -77,9 +77,8 @@ from fgmp.datasets.synthetic import sparse_on_sphere
 # A client with two rows and three features cannot bend its misfit in all directions. Here two of its features are
 # always equal, like two neighbouring pixels of a smooth picture: **twins**. Then the difference of the twins, which
 # has two nonzero entries, is the flat direction. In a dictionary the model is $\Psi z$, the matrix is $A\Psi$, and
-# sparse means few entries of $z$. A random $\Psi$ knows nothing of twins. (Of the random matrix only the rotation is
-# drawn, and one that shows it well: on a sphere a random turn often ends close to a circle. With hundreds of features
-# there is more room.)
+# sparse means few entries of $z$. A random $\Psi$ knows nothing of twins. (Only its rotation is drawn, and one that
+# shows it well.)
 
 # %%
 rows = np.array([[1.0, 1.0, -0.6], [0.4, 0.4, 1.1]])
@@ -168,7 +167,7 @@ alt(see_through(sights, taken=6, words="feature, or atom"), """Twins show every 
 # number at sparsity 2, the largest curvature of 2-sparse directions over the smallest. (In a dictionary one can
 # measure a direction $\Psi z$ by its length, as the convergence theorems do, or by that of $z$.)
 
-# %%
+# %% tags=["hide-input"]
 def conditions(seed):
     A, D = twins(seed), fgmp.gaussian_dictionary(twin_columns, 40, rng=seed)
     signals, coefficients = theory.restricted_constants(A, 2, dictionary=D), theory.restricted_constants(A @ D.atoms, 2)

@@ -32,7 +32,7 @@
 
 # %% tags=["parameters"]
 disagreeing = [30, 60, 200, 5]  # N, rows of a client, n and tau where clients disagree
-differences = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0]  # gamma, by how much they disagree; x# has length 1
+differences = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0]  # omega, by how much they disagree; x# has length 1
 n_clients = 50  # N where clients fail or lie, all of them in every round
 rows = [20, 30, 100]  # rows of each client where clients lie; where they fail it is the last
 n_features = 50  # n, dimension of the signal
@@ -95,9 +95,9 @@ seeds = range(1000, 1000 + n_seeds)
 # is about. It is zero if $x^*$ minimises every $f_i$, however much the matrices differ. Without noise it is zero in
 # Figure 1 of the paper at every $\alpha$. And it is large for clients with equal matrices that disagree.
 #
-# Two ways to disagree by $\gamma$. Either the *values* differ: client $i$ has $x^\#$ plus a random vector of length
-# $\gamma$ on the same features. Or each client has a *private feature*: beside those of $x^\#$ another one, of size
-# $\gamma$. The shared entries all have the same size, $1/\sqrt\tau$. There is hardly any noise: just enough that the
+# Two ways to disagree by $\omega$. Either the *values* differ: client $i$ has $x^\#$ plus a random vector of length
+# $\omega$ on the same features. Or each client has a *private feature*: beside those of $x^\#$ another one, of size
+# $\omega$. The shared entries all have the same size, $1/\sqrt\tau$. There is hardly any noise: just enough that the
 # data, and not the last bit of a sum, break the ties between entries of one size.
 
 # %%
@@ -106,7 +106,7 @@ smallest = 1 / np.sqrt(tau)  # the size of each shared entry
 noise = 1e-8  # standard deviation, far above rounding and far below all that is measured
 
 
-def truths_that_differ(kind, gamma, rng):
+def truths_that_differ(kind, omega, rng):
     """The common truth, and the truth of each client."""
     order = rng.permutation(n)
     shared, others = order[:tau], order[tau:]
@@ -115,16 +115,16 @@ def truths_that_differ(kind, gamma, rng):
     own = np.tile(common, (N, 1))
     if kind == "values":
         shifts = rng.standard_normal((N, tau))
-        own[:, shared] += gamma * shifts / np.linalg.norm(shifts, axis=1, keepdims=True)
+        own[:, shared] += omega * shifts / np.linalg.norm(shifts, axis=1, keepdims=True)
     else:
-        own[np.arange(N), rng.choice(others, N)] += gamma
+        own[np.arange(N), rng.choice(others, N)] += omega
     return common, own
 
 
 # %%
-def federation_that_disagrees(kind, gamma, seed):
+def federation_that_disagrees(kind, omega, seed):
     rng = np.random.default_rng(seed)
-    common, own = truths_that_differ(kind, gamma, rng)
+    common, own = truths_that_differ(kind, omega, rng)
     matrices = [rng.standard_normal((m, n)) for _ in range(N)]
     observations = [A @ x + noise * rng.standard_normal(m) for A, x in zip(matrices, own, strict=True)]
     return fgmp.Federation.from_arrays(matrices, observations, truth=common)
@@ -151,9 +151,9 @@ print(f"{np.linalg.norm(np.mean([client.gradient(fed.truth) for client in fed.cl
 # support, which nobody can know.
 
 # %%
-def disagreement(kind, gamma, seed):
+def disagreement(kind, omega, seed):
     """The errors of the three models, relative to the common truth; and zeta*."""
-    fed = federation_that_disagrees(kind, gamma, seed)
+    fed = federation_that_disagrees(kind, omega, seed)
     methods = fgmp.FedGradMP(tau), fgmp.SharedSupportGradMP(tau)
     ends = [fgmp.simulate(method, fed, 8, rng=seed).history["relative_error"][-1] for method in methods]
     return *ends, pooled_error(fed, np.flatnonzero(fed.truth)), theory.heterogeneity(fed, fed.truth)
@@ -161,7 +161,7 @@ def disagreement(kind, gamma, seed):
 
 # %%
 kinds_of_difference = {"values": "values that differ", "private": "a private feature each"}
-jobs = [(kind, gamma, seed) for kind in kinds_of_difference for gamma in differences for seed in seeds]
+jobs = [(kind, omega, seed) for kind in kinds_of_difference for omega in differences for seed in seeds]
 found = np.reshape(each(disagreement, jobs), (2, len(differences), n_seeds, 4))
 apart = {kind: np.moveaxis(table, -1, 0) for kind, table in zip(kinds_of_difference, found, strict=True)}
 
@@ -171,12 +171,12 @@ for ax, (kind, title) in zip(axes, kinds_of_difference.items(), strict=True):
     curve(ax, differences, apart[kind][0].T, "FedGradMP", **METHODS["FedGradMP"])
     curve(ax, differences, apart[kind][1].T, "SharedSupportGradMP", **METHODS["SharedSupportGradMP"])
     curve(ax, differences, apart[kind][2].T, "least squares, support known", color="k", linestyle=":", zorder=9)
-    ax.set(title=title, xlabel=r"$\gamma$, by how much clients disagree")
+    ax.set(title=title, xlabel=r"$\omega$, by how much clients disagree")
 axes[0].set_ylabel("error, to the common truth")
 axes[1].axvline(smallest, color="0.45", linestyle="--", linewidth=1)
 axes[1].annotate("size of a\nshared entry", (smallest, 0.12), (5, 0), textcoords="offset points", fontsize=9)
 fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-alt(fig, "Error against the disagreement gamma. Left, values that differ: straight lines from 0, least squares and "
+alt(fig, "Error against the disagreement omega. Left, values that differ: straight lines from 0, least squares and "
     "SharedSupportGradMP to about 0.19, FedGradMP to 0.17. Right, a private feature each: FedGradMP is at 0 up to the "
     "size of a shared entry, then jumps to 0.2; the other two grow slowly in a straight line.")
 
@@ -184,10 +184,10 @@ alt(fig, "Error against the disagreement gamma. Left, values that differ: straig
 # %% [markdown]
 # *Medians over the seeds, bands over all of them.*
 #
-# **Values.** The error is that of an average: the mean of $N$ clients that are off by $\gamma$ each is off by
-# $\gamma/\sqrt N$. FedGradMP does as well as least squares on all rows.
+# **Values.** The error is that of an average: the mean of $N$ clients that are off by $\omega$ each is off by
+# $\omega/\sqrt N$. FedGradMP does as well as least squares on all rows.
 #
-# **Private features.** Up to $\gamma = 1/\sqrt\tau$ FedGradMP is *exact*, better than least squares on all rows, which
+# **Private features.** Up to $\omega = 1/\sqrt\tau$ FedGradMP is *exact*, better than least squares on all rows, which
 # has to explain the private features by the shared ones. Every client prunes its own feature away, because $\tau$
 # shared ones are larger. Beyond, its own feature is larger than a shared one, and the client drops a shared one:
 
@@ -201,30 +201,30 @@ class KeptAnswers(fgmp.Aggregator):
 
 
 # %%
-for gamma in (0.9 * smallest, 1.1 * smallest):
-    fed, kept = federation_that_disagrees("private", gamma, seeds[0]), KeptAnswers()
+for omega in (0.9 * smallest, 1.1 * smallest):
+    fed, kept = federation_that_disagrees("private", omega, seeds[0]), KeptAnswers()
     fgmp.simulate(fgmp.FedGradMP(tau), fed, 8, rng=seeds[0], aggregator=kept)
     lacks = (kept.answers[:, fed.truth != 0] == 0).any(axis=1)
-    print(f"a private feature of {gamma:.2f}: {lacks.sum()} of {N} clients answer without one of the shared features")
+    print(f"a private feature of {omega:.2f}: {lacks.sum()} of {N} clients answer without one of the shared features")
 
 # %% [markdown]
 # That is the second cliff, after that of too few rows: no shared support is left that clients would find alone.
-# $\zeta_*$ does not see it, because it grows in proportion to $\gamma$ on both sides and in both experiments. Sums do
+# $\zeta_*$ does not see it, because it grows in proportion to $\omega$ on both sides and in both experiments. Sums do
 # not fall off it: a private feature is divided by $N$ in a sum, and a shared one is not.
 
 # %%
 for kind in kinds_of_difference:
     zeta = np.median(apart[kind][3] / np.maximum(differences, 1e-9)[:, None], axis=1)[1:]
-    print(f"{kind}: zeta* is {zeta.min():.3g} to {zeta.max():.3g} times gamma (medians)")
+    print(f"{kind}: zeta* is {zeta.min():.3g} to {zeta.max():.3g} times omega (medians)")
 
 # %% tags=["hide-input"]
 known = np.median(apart["values"][2][1:], axis=1)
 ratios = np.max(apart["values"][0][1:] / apart["values"][2][1:], axis=0)
 claim("disagree-values",
-    f"values that differ, N={N}, {m} rows, n={n}, tau={tau}, gamma up to {differences[-1]:g}: the error of FedGradMP "
+    f"values that differ, N={N}, {m} rows, n={n}, tau={tau}, omega up to {differences[-1]:g}: the error of FedGradMP "
     "is at most 1.2 times that of least squares on all rows and the true support",
     ratios, ratios <= 1.2, source="ours, clients that disagree", expected="at most 1.2",
-    unit="times at the worst gamma", keep=dict(least_squares=known))
+    unit="times at the worst omega", keep=dict(least_squares=known))
 
 # %% tags=["hide-input"]
 below = np.array(differences) < 0.95 * smallest
@@ -246,7 +246,7 @@ claim("disagree-sums",
 
 
 # %% [markdown]
-# What nothing here cures: one model cannot be right for clients that disagree. Each client is still $\gamma$ away from
+# What nothing here cures: one model cannot be right for clients that disagree. Each client is still $\omega$ away from
 # it, and where that matters, it needs a model of its own beside the common one.
 #
 # ## Clients that fail

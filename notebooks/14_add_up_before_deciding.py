@@ -34,7 +34,7 @@ few_sizes = [50, 5, 1000, 10]  # N, rows of a client, n and tau where clients ho
 heterogeneity = [0.0, 1.0, 5.0]  # alpha, the variance of the clients' means
 variance_decay = 1.1  # the entries of client i have variance 1/i^1.1 where clients hold few
 rounds = 20  # T, rounds that a method may take there
-n_seeds = 20  # seeds there
+n_seeds = 10  # seeds there
 samples = [1, 2, 3, 5, 8, 14, 20, 30]  # rows of a client in the maps
 sparsities = [2, 4, 7, 10]  # tau in the first map, with 20 clients
 client_counts = [2, 5, 10, 20]  # N in the second map, with five nonzeros
@@ -93,8 +93,8 @@ matrices = [client.features for client in drawn.clients]
 # %%
 one_and_all = [Sight.of("one client, 5 rows", matrices[0], drawn.truth)]
 one_and_all += [Sight.of("the sum of 50 clients", matrices, drawn.truth)]
-alt(see_through(one_and_all, taken=6), "Left: A'A/m of one client with five rows is a patchwork, and its gradient "
-    "is large in many places where nothing is missing. Right: the mean over fifty clients is nearly the identity, "
+alt(see_through(one_and_all, taken=6), "Above: A'A/m of one client with five rows is a patchwork, and its gradient "
+    "is large in many places where nothing is missing. Below: the mean over fifty clients is nearly the identity, "
     "and the gradient is large where something is missing.")
 
 
@@ -483,7 +483,8 @@ sights = [
     Sight("they disagree: one client", grams[0], missing, pulls[0]),
     Sight("no cure: the sum shows what is shared", np.mean(grams, axis=0), missing, np.mean(pulls, axis=0)),
 ]
-alt(see_through(sights, taken=6), "Four rows of a disease and its cure. Few rows blur the gradient, a sum sharpens it. "
+alt(see_through(sights, columns=2, taken=6), "Four rows of a disease and its cure. Few rows blur the gradient, a sum "
+    "sharpens it. "
     "A common mean floods it, centring removes that. Twins double it, mixing spreads them. Clients that disagree show "
     "features of their own; the sum shows the shared ones.")
 
@@ -520,9 +521,9 @@ alt(see_through(sights, taken=6), "Four rows of a disease and its cure. Few rows
 #
 # They can add up what they see, before anybody decides on features. With 5 rows at each of fifty clients, ten of a
 # thousand features come out exactly on every seed, whether clients are alike or differ, from sums only. Where clients
-# differ, elimination does most of the work: with it lists are exact on 18 seeds, without it on 4, and sketches drawn
-# anew take the rest. It costs megabytes. So where clients hold enough rows for FedGradMP, one closing exchange after it
-# is the better bargain: 0.2 MB in place of 5.5 MB.
+# differ, elimination does most of the work: with it lists are exact on 9 seeds, without it on 2, and sketches drawn
+# anew take the rest. It costs megabytes. So where clients hold enough rows for FedGradMP, one closing exchange
+# after it is the better bargain: 0.2 MB in place of 5.5 MB.
 #
 # ## Predict, then change
 #
@@ -532,15 +533,14 @@ alt(see_through(sights, taken=6), "Four rows of a disease and its cure. Few rows
 #
 #    <details><summary>What comes out</summary>
 #
-#    The lists. With elimination they are exact on all 20 seeds at each of the three (before: 17, 18 and 13), without it
-#    on 20, 19 and 7 (before: 11, 4 and 0). New sketches without elimination still fail where clients differ. So the
+#    The lists. With elimination they are exact on all 10 seeds at each of the three (before: 7, 9 and 7), without it
+#    on 10, 10 and 4 (before: 6, 2 and 0). New sketches without elimination still fail where clients differ. So the
 #    weakness of lists comes from a few clients that are louder than the others, and the need for elimination does not.
 #
 #    ```text
-#    lists, elimination          20, 20, 20
-#    new sketches, largest kept  20, 3, 0
-#    lists, largest kept         20, 19, 7
-#    [holds] sums-circles: 6 of 6 pairs
+#    lists, elimination          10, 10, 10
+#    new sketches, largest kept  10, 3, 0
+#    lists, largest kept         10, 10, 4
 #    ```
 #
 #    </details>
@@ -549,15 +549,15 @@ alt(see_through(sights, taken=6), "Four rows of a disease and its cure. Few rows
 #
 #    <details><summary>What comes out</summary>
 #
-#    New sketches with elimination, and no other. One sketch falls to 13, 6 and 4 (before: 20, 16 and 14), lists with
-#    elimination to 6, 7 and 3, although the sum itself sees little less. The less a client holds, the more it matters
+#    New sketches with elimination, and no other. One sketch falls to 5, 4 and 2 (before: 10, 7 and 6), lists with
+#    elimination to 5, 3 and 3, although the sum itself sees little less. The less a client holds, the more it matters
 #    to ask anew.
 #
 #    ```text
-#    alpha = 0: the median client 0 of 10, the sum 3 (1 to 4, 20 seeds)
-#    new sketches, elimination   20, 20, 20
-#    one sketch, elimination     13, 6, 4
-#    lists, elimination          6, 7, 3
+#    alpha = 0: the median client 0 of 10, the sum 3 (1 to 4, 10 seeds)
+#    new sketches, elimination   10, 10, 10
+#    one sketch, elimination     5, 4, 2
+#    lists, elimination          5, 3, 3
 #    ```
 #
 #    </details>

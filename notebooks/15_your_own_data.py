@@ -58,6 +58,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 from scipy.special import expit
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -171,34 +172,12 @@ bootstrap.plot(most=14)
 again = np.sum(bootstrap.inclusion[model.support_] >= 0.5)
 print(f"{again} of {len(model.support_)} columns of the model are in at least half of the resamples")
 
-
 # %% [markdown]
 # ## At a hospital that it has never seen
 #
 # Leave a hospital out, choose and fit on the others, predict its patients. Two models are federated: the number of
 # features chosen (or given), and all of them, the dense ridge, by the same sums. Two need all rows in one place, and
 # get the columns of the dense model: the usual $\ell_1$ penalty with cross-validation, and scikit-learn's ridge.
-
-# %%
-def federated(sparsity):
-    def fit(table, y, hospital):
-        one = fgmp.FedGradMPClassifier(sparsity, **how).fit(table, y, groups=hospital)
-        return one.decision_function, len(one.support_)
-
-    return fit
-
-
-# %%
-def pooled(estimator):
-    def fit(table, y, hospital):
-        dense = fgmp.FedGradMPClassifier("all", **how).fit(table, y, groups=hospital)
-        encode = dense.encoding_.transform
-        one = make_pipeline(StandardScaler(), estimator).fit(encode(table), y)
-        coefficients = one[-1].coef_[0]
-        return lambda new: one.decision_function(encode(new)), np.count_nonzero(coefficients)
-
-    return fit
-
 
 # %%
 OLD = LogisticRegression().penalty != "deprecated"  # before scikit-learn 1.8
@@ -208,6 +187,22 @@ L1 = dict(penalty="l1") if OLD else dict(l1_ratios=(1,), use_legacy_attributes=F
 search = dict(solver="liblinear", intercept_scaling=10, scoring="neg_log_loss", cv=5, random_state=seed)
 lasso = LogisticRegressionCV(Cs=10, **search, **L1)
 ridge = LogisticRegression(solver="newton-cholesky", tol=1e-10)
+FEDERATED = {"chosen": "cv", f"{given} given": given, "all (dense)": "all"}
+POOLED = {"l1 pooled": lasso, "ridge pooled": ridge}
+
+
+# %%
+def fit_all(table, y, hospital):
+    """Of each model a function that gives the log-odds of new rows, and its number of columns."""
+    fitted = {}
+    for arm, sparsity in FEDERATED.items():
+        model = fgmp.FedGradMPClassifier(sparsity, **how).fit(table, y, groups=hospital)
+        fitted[arm] = model.decision_function, len(model.support_)
+    encode = model.encoding_.transform  # of the dense model, which is the last
+    for arm, estimator in POOLED.items():
+        model = make_pipeline(StandardScaler(), clone(estimator)).fit(encode(table), y)
+        fitted[arm] = lambda new, model=model: model.decision_function(encode(new)), np.count_nonzero(model[-1].coef_)
+    return fitted
 
 
 # %% [markdown]
@@ -224,25 +219,23 @@ def measured(log_odds, y):
 
 
 # %%
-ARMS = {"chosen": federated("cv"), f"{given} given": federated(given), "all (dense)": federated("all")}
-ARMS |= {"l1, pooled": pooled(lasso), "ridge, pooled": pooled(ridge)}
+ARMS = [*FEDERATED, *POOLED]
 log_odds, sizes, measures = {}, {}, {}
 for one in HOSPITALS:
     inside = hospital != one
-    for arm, fit in ARMS.items():
-        predict, sizes[arm, one] = fit(table[inside], y[inside], hospital[inside])
+    for arm, (predict, sizes[arm, one]) in fit_all(table[inside], y[inside], hospital[inside]).items():
         log_odds[arm, one] = predict(table[~inside])
         measures[arm, one] = measured(log_odds[arm, one], y[~inside])
 
 # %%
-print(f"{'AUC at':14}" + "".join(f"{one[:6]:>7}" for one in HOSPITALS) + "   mean  columns")
+print(f"{'AUC at':12}" + "".join(f" {one[:4]}" for one in HOSPITALS) + " mean cols")
 for arm in ARMS:
     auc = [measures[arm, one][0] for one in HOSPITALS]
     size = np.mean([sizes[arm, one] for one in HOSPITALS])
-    print(f"{arm:14}" + "".join(f"{value:7.3f}" for value in auc) + f"{np.mean(auc):7.3f}{size:9.1f}")
+    print(f"{arm:12}" + "".join(f"{f'{value:.3f}'.lstrip('0'):>5}" for value in [*auc, np.mean(auc)]) + f"{size:5.1f}")
 
 # %% tags=["headline", "hide-input"]
-COLOURS = {"chosen": "#D55E00", "all (dense)": "#0072B2", "l1, pooled": "#117733"}
+COLOURS = {"chosen": "#D55E00", "all (dense)": "#0072B2", "l1 pooled": "#117733"}
 fig, axes = panels(3, width=3.4, height=3.3, sharey=True)
 for shift, (arm, colour) in zip((-0.2, 0, 0.2), COLOURS.items(), strict=True):
     for ax, column in zip(axes, (0, 2, 4), strict=True):
@@ -279,13 +272,13 @@ _ = axes[1].legend(loc="upper center", bbox_to_anchor=(0.5, 1.16), ncol=3, frame
 
 # %% tags=["hide-input"]
 risks = {key: expit(values) for key, values in log_odds.items()}
-apart = max(np.abs(risks["all (dense)", one] - risks["ridge, pooled", one]).max() for one in HOSPITALS)
+apart = max(np.abs(risks["all (dense)", one] - risks["ridge pooled", one]).max() for one in HOSPITALS)
 claim("hospitals-dense-is-pooled", "heart disease, four hospitals left out one at a time: largest difference of a "
     "probability, dense and federated against the ridge of scikit-learn on pooled rows", apart, apart < 1e-4,
     source="ours", expected="below 1e-4", floor=1e-4)
 auc = {arm: np.array([measures[arm, one][0] for one in HOSPITALS]) for arm in ARMS}
 claim("hospitals-auc", "heart disease: AUC at each of four hospitals left out, all columns, rows where they are",
-    dict(zip(HOSPITALS, auc["all (dense)"], strict=True)), auc["all (dense)"] >= auc["l1, pooled"] - 0.05,
+    dict(zip(HOSPITALS, auc["all (dense)"], strict=True)), auc["all (dense)"] >= auc["l1 pooled"] - 0.05,
     source="ours", expected="at most 0.05 below the l1 penalty on pooled rows, at each")
 means = {arm: float(auc[arm].mean()) for arm in ("chosen", "all (dense)")}
 claim("hospitals-chosen-loses", "heart disease: mean AUC at four hospitals left out", means,
@@ -295,7 +288,7 @@ claim("hospitals-chosen-loses", "heart disease: mean AUC at four hospitals left 
 # **And a hospital alone?** The dense ridge on its own patients, judged at the three others:
 
 # %%
-print(f"{'AUC of':12}" + "".join(f"{'at ' + one[:6]:>10}" for one in HOSPITALS))
+print(f"{'AUC of':12}" + "".join(f"{'at ' + one[:4]:>8}" for one in HOSPITALS))
 for one in HOSPITALS:
     here = hospital == one
     known = table.loc[:, table[here].notna().any()]  # Switzerland has no cholesterol at all
@@ -304,7 +297,7 @@ for one in HOSPITALS:
     scores = dense.decision_function(known)
     cells = ["-" if other == one else f"{measured(scores[hospital == other], y[hospital == other])[0]:.2f}"
              for other in HOSPITALS]
-    print(f"{one:12}" + "".join(f"{cell:>10}" for cell in cells))
+    print(f"{one:12}" + "".join(f"{cell:>8}" for cell in cells))
 
 # %% [markdown]
 # The dense model of three hospitals has 0.89, 0.91, 0.72 and 0.71 in these columns, and in these two digits no hospital
@@ -454,7 +447,7 @@ claim("own-masks", f"heart disease, four hospitals, {masked} features: largest d
 #    which with eight healthy patients says little. Eight columns are left for the card.
 #
 #    ```text
-#    3 given         0.830  0.834  0.789  0.700  0.788      7.8
+#    3 given      .830 .834 .789 .700 .788  7.8
 #    ```
 #
 #    </details>
@@ -480,8 +473,8 @@ claim("own-masks", f"heart disease, four hospitals, {masked} features: largest d
 #
 #    ```text
 #    chosen by 'fedgradmp': 10 features, 21 columns
-#    chosen          0.868  0.903  0.721  0.707  0.800     21.5
-#    all (dense)     0.886  0.906  0.723  0.714  0.807     28.0
+#    chosen       .868 .903 .721 .707 .800 21.5
+#    all (dense)  .886 .906 .723 .714 .807 28.0
 #    ```
 #
 #    </details>

@@ -471,6 +471,25 @@ def test_gradients_whose_squares_overflow_or_vanish_are_refused(dtype):
     assert steps_taken(columns, np.ones(2, dtype), np.ones((2, 1), dtype), x) and x[0, 0] == 1
 
 
+@pytest.mark.parametrize("factor, is_taken", [(0.7, False), (1.4, True)])
+def test_a_slope_that_may_be_rounding_is_not_followed(factor, is_taken):
+    """Along d = -g a slope counts from eps sqrt(16 + m) ||derivative|| ||g * norms of columns|| on.
+
+    Columns and residuals are such that all sums are exact: for m = 128 rows of +-1 and k = 8 columns
+    residuals 1 + e (the sum of the columns) have g = e in each, and e counts from
+    eps sqrt((16 + m) / k) on.
+    """
+    m, k = 128, 8
+    hadamard = np.array([[(-1) ** (i & j).bit_count() for j in range(m)] for i in range(m)], float)
+    columns = hadamard[:, 1 : 1 + k].copy()  # the first, which is all ones, is orthogonal to them
+    eps = np.finfo(float).eps
+    size = round(factor * np.sqrt((16 + m) / k)) * eps
+    residuals = 1 + size * columns.sum(axis=1)
+    x = np.zeros((1, k))
+    assert steps_taken(columns, np.zeros(m), residuals[:, None].copy(), x)
+    assert (x != 0).all() == is_taken
+
+
 # Random words and minibatches.
 
 

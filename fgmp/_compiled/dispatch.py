@@ -46,7 +46,7 @@ from ..rounds import Call
 from ..selection import PerOutput
 from ..solvers import SGD, Exact, solver_for
 from ..sparse_model import Array, IndexArray, SparseModel
-from .models import SparseModels
+from .models import DenseModels, SparseModels
 from .registry import KernelUpdates, kernel
 
 # The multiplications of a call below which one thread does it: to wake another takes as long.
@@ -305,7 +305,8 @@ def _descend(
     multiplications = 2.0 * method.local_iterations * start.size
     if not _run_loop("descent_loop", method, federation, call, cohort, arguments, multiplications):
         return None
-    return KernelUpdates(list(models.transpose(0, 2, 1).reshape(len(cohort), *start.shape)))
+    values = models.transpose(0, 2, 1).reshape(len(cohort), *start.shape)
+    return KernelUpdates(DenseModels(values))
 
 
 def _row_products(federation: Federation, method: FirstOrder) -> Array:

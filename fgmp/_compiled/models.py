@@ -1,4 +1,4 @@
-"""The models that a compiled kernel returns: one table, which need not be stacked."""
+"""The models that a compiled kernel returns: one table, whose rows are not checked one by one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SparseModels(Sequence[SparseModel]):
     def stack(self, update_spec: UpdateSpec, weights: Array) -> Updates:
         """Return the models that are finite as one table, as `UpdateSpec.stack` does.
 
-        Their layout is right by construction.
+        Whoever calls this has seen that the layout of the first is right.
         """
         is_entry = np.arange(self.supports.shape[1]) < self.counts[:, None]
         is_finite = np.isfinite(np.where(is_entry, self.values, 0)).all(axis=1)
@@ -58,3 +58,35 @@ class SparseModels(Sequence[SparseModel]):
         return Updates(
             update_spec, accepted, weights[accepted], entries, values, rejected, bytes_up
         )
+
+
+@dataclass(frozen=True, eq=False)
+class DenseModels(Sequence[Array]):
+    """The dense models of several clients: a sequence of arrays that lie in one.
+
+    Parameters
+    ----------
+    values : ndarray of float, shape (n_models, *shape of a model)
+    """
+
+    values: Array
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.values[index]
+
+    def stack(self, update_spec: UpdateSpec, weights: Array) -> Updates:
+        """Return the models that are finite as one table, as `UpdateSpec.stack` does.
+
+        Whoever calls this has seen that the layout of the first is right.
+        """
+        rows = self.values.reshape(len(self), -1)
+        is_finite = np.isfinite(rows).all(axis=1)
+        accepted = np.flatnonzero(is_finite)
+        rejected = Counter({RejectReason.NOT_FINITE.value: int((~is_finite).sum())})
+
+        values = rows if len(accepted) == len(rows) else rows[is_finite]
+        bytes_up = bytes_up_of(None, values)
+        return Updates(update_spec, accepted, weights[accepted], None, values, rejected, bytes_up)

@@ -100,9 +100,16 @@ def use_style() -> None:
 def stored_figure(figure: Figure) -> tuple[str, dict]:
     """A figure as an encoded PNG, with the size in which it is shown and its description."""
     stored, shown = BytesIO(), STYLE["figure.dpi"] / STORED_DPI
+    # Print draws twice, to cut the margins; the layout, which takes as long as a drawing, is made once.
+    layout = figure.get_layout_engine()
+    if layout is not None:
+        layout.execute(figure)
+        figure.set_layout_engine("none")
     with Image.open(BytesIO(print_figure(figure, fmt="png", dpi=STORED_DPI))) as picture:
         picture.convert("RGB").save(stored, "PNG")  # a tenth smaller, as nothing is transparent
         size = {"width": round(picture.width * shown), "height": round(picture.height * shown)}
+    if layout is not None:
+        figure.set_layout_engine(layout)
     encoded = b64encode(stored.getvalue()).decode()
     return encoded, size | {"alt": figure.get_label() or describe(figure)}
 
@@ -300,15 +307,15 @@ class Sight:
         return cls(title, np.mean([A.T @ A / len(A) for A in several], axis=0), missing)
 
 
-def see_through(sights, *, columns=2, taken=0, words="feature"):
+def see_through(sights, *, columns=1, taken=0, words="feature"):
     """Draw sights in a grid: left A'A/m as a picture, right what is missing, and the gradient.
 
     Parameters
     ----------
     sights : list of Sight
         In the order in which one reads.
-    columns : int, default=2
-        Sights in a row.
+    columns : int, default=1
+        Sights in a row; one is legible on a telephone.
     taken : int, default=0
         How many of the largest entries of the gradient get a dot: those a client would take.
     words : str, default="feature"
@@ -324,7 +331,7 @@ def see_through(sights, *, columns=2, taken=0, words="feature"):
     figure, axes = plt.subplots(
         rows,
         2 * columns,
-        figsize=(3.75 * columns, 1.75 * rows + 0.35),
+        figsize=(4.2 if columns == 1 else 3.75 * columns, 1.75 * rows + 0.35),
         gridspec_kw={"width_ratios": [1, 1.35] * columns},
         squeeze=False,
     )

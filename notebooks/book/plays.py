@@ -19,7 +19,7 @@ SETTING = re.compile(r"`(\w+: [^`]+)`")
 ITEM = re.compile(r"^\d+\. \*\*(.+?)\.\*\*", re.MULTILINE)
 FOLDED = re.compile(r"<details><summary>.+?</summary>(.+?)</details>", re.DOTALL)
 QUOTED = re.compile(r"```text\n(.*?)```", re.DOTALL)
-DECIMAL = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w^])")
+DECIMAL = re.compile(r"(?<![\w.])-?(?:\d+(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?(?![\w^])")
 
 
 @dataclass(frozen=True)
