@@ -18,7 +18,7 @@
 # Above, how many clients would use each feature (orange: those of the signal); below, the server's model (orange),
 # which moves onto the signal (grey). No row has left its client (what the models give away is in
 # [16](16_what_the_server_may_see.ipynb)), and there was no learning rate to tune: clients solve small least-squares
-# problems. (Where a client has too few rows for that, it takes gradient steps, whose length it finds by itself.)
+# problems. (With too few rows for that they can take gradient steps, whose length a line search finds.)
 #
 # **The idea of this book.** A client's gradient is *what is missing, seen through $A^\top A/m$*. What blurs that view
 # is a disease, and what clears it is a cure: chapters 00, 01, 08, 13 and 14 are about these, and the others ask how far

@@ -64,7 +64,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fgmp
-from book import claim, panels
+from book import alt, claim, panels
 from fgmp.datasets import heart_disease
 from fgmp.estimators.calibration import Outcome, calibrate, count_pairs
 
@@ -179,11 +179,11 @@ print(f"{again} of {len(model.support_)} columns of the model are in at least ha
 # features chosen (or given), and all of them, the dense ridge, by the same sums. Two need all rows in one place, and
 # get the columns of the dense model: the usual $\ell_1$ penalty with cross-validation, and scikit-learn's ridge.
 
-# %%
+# %% tags=["hide-input"]
 OLD = LogisticRegression().penalty != "deprecated"  # before scikit-learn 1.8
 L1 = dict(penalty="l1") if OLD else dict(l1_ratios=(1,), use_legacy_attributes=False)
 
-# %%
+# %% tags=["hide-input"]
 search = dict(solver="liblinear", intercept_scaling=10, scoring="neg_log_loss", cv=5, random_state=seed)
 lasso = LogisticRegressionCV(Cs=10, **search, **L1)
 ridge = LogisticRegression(solver="newton-cholesky", tol=1e-10)
@@ -191,7 +191,7 @@ FEDERATED = {"chosen": "cv", f"{given} given": given, "all (dense)": "all"}
 POOLED = {"l1 pooled": lasso, "ridge pooled": ridge}
 
 
-# %%
+# %% tags=["hide-input"]
 def fit_all(table, y, hospital):
     """Of each model a function that gives the log-odds of new rows, and its number of columns."""
     fitted = {}
@@ -211,7 +211,7 @@ def fit_all(table, y, hospital):
 # above 0 the model says too little. The **calibration slope** is what the log-odds have to be multiplied with: below 1
 # the model is too sure of itself.
 
-# %%
+# %% tags=["hide-input"]
 def measured(log_odds, y):
     pairs = count_pairs(log_odds, y == 1)
     calibration = calibrate(Outcome(log_odds, 2.0 * y - 1, fgmp.LogisticLoss()))
@@ -236,20 +236,21 @@ for arm in ARMS:
 
 # %% tags=["headline", "hide-input"]
 COLOURS = {"chosen": "#D55E00", "all (dense)": "#0072B2", "l1 pooled": "#117733"}
-fig, axes = panels(3, width=3.4, height=3.3, sharey=True)
+fig, axes = panels(1, 3, width=4.6, height=2.1)
 for shift, (arm, colour) in zip((-0.2, 0, 0.2), COLOURS.items(), strict=True):
     for ax, column in zip(axes, (0, 2, 4), strict=True):
         values = np.array([measures[arm, one] for one in HOSPITALS])
         error = 1.96 * values[:, column + 1]
         marker = "s" if "pooled" in arm else "o"
         ax.errorbar(values[:, column], np.arange(4) + shift, xerr=error, fmt=marker, color=colour, ms=5, label=arm)
-axes[0].set(xlabel="AUC", yticks=range(4), ylim=(3.5, -0.5))
-axes[0].set_yticklabels(HOSPITALS)
-axes[1].set_xlabel("calibration intercept")
-axes[2].set_xlabel("calibration slope")
+for ax, label in zip(axes, ("AUC", "calibration intercept", "calibration slope"), strict=True):
+    ax.set(xlabel=label, ylim=(3.5, -0.5))
+    ax.set_yticks(range(4), HOSPITALS)
 axes[1].axvline(0, color="0.35", linestyle="--", linewidth=1.2)
 axes[2].axvline(1, color="0.35", linestyle="--", linewidth=1.2)
-_ = axes[1].legend(loc="upper center", bbox_to_anchor=(0.5, 1.16), ncol=3, frameon=False)
+fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+alt(fig, """AUC, calibration intercept and calibration slope of three models at each of four hospitals left out, with
+    intervals. AUC is high at Cleveland and Budapest; the intercept is far from 0 at Switzerland and Cleveland.""")
 
 # %% [markdown]
 # *Lines are 95 % intervals. A dashed line is where a model that is right would be.*
@@ -318,7 +319,8 @@ performance = dense.performance(table, y, groups=hospital)
 performance
 
 # %%
-_ = performance.plot()
+alt(performance.plot()[0], """AUC, calibration intercept and slope of the dense model at each of the four hospitals,
+    with intervals: the intercept of Switzerland is far above 0.""")
 
 # %% [markdown]
 # These numbers are a hospital's own: an AUC says how its patients differ from what the model expects. `report()` of the
@@ -326,8 +328,7 @@ _ = performance.plot()
 # masks no number of one hospital may leave; what can be had is the calibration of all rows, from sums (`by="all"`).
 
 # %%
-pooled = dense.performance(table, y, groups=hospital, by="all")
-print(pooled)
+dense.performance(table, y, groups=hospital, by="all")
 
 
 # %% [markdown]
@@ -338,7 +339,7 @@ print(pooled)
 # it works out itself. A new hospital has none, and gets the common one, or works out its own with `intercept_of` from
 # some patients whose outcome it knows. Here it knows 40, drawn twenty times, and the others are judged:
 
-# %%
+# %% tags=["hide-input"]
 def levels_of(one, fit_intercept):
     """Of the dense model without a hospital: AUC and calibration intercept there, and these with 40 patients known."""
     inside = hospital != one
@@ -360,10 +361,10 @@ def levels_of(one, fit_intercept):
 
 # %%
 common, own = (np.array([levels_of(one, kind) for one in HOSPITALS]).T for kind in (True, "per_group"))
-print(f"{'':18}" + "".join(f"{one[:6]:>7}" for one in HOSPITALS))
+print(f"{'':16}" + "".join(f"{one[:4]:>6}" for one in HOSPITALS))
 lines = {"AUC, common": common[0], "AUC, per group": own[0], "level, common": common[1], "level, per group": own[1]}
 for words, numbers in (lines | {"level, set on 40": own[2], "  its deviation": own[3]}).items():
-    print(f"{words:18}" + "".join(f"{number:7.2f}" for number in numbers))
+    print(f"{words:16}" + "".join(f"{number:6.2f}" for number in numbers))
 
 # %% [markdown]
 # *Level: the calibration intercept, 0 if as many are ill as predicted; set on 40: mean and deviation over the draws.*

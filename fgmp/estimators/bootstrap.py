@@ -16,7 +16,7 @@ from ..sparse_model import Array, IndexArray
 
 # With fewer groups resamples of them say little: as of a cluster sandwich, intervals are too narrow
 # (Cameron and Miller, A Practitioner's Guide to Cluster-Robust Inference, 2015, section VI).
-_FEW_GROUPS = 10
+_FEW_GROUPS_TO_DRAW = 10
 # Draws that miss a class are repeated; after this number of them in a row there is an error.
 _MAX_DRAWS = 100
 
@@ -72,7 +72,7 @@ class Bootstrap:
     @property
     def note(self) -> str:
         """What few groups make of shares and intervals, or ""."""
-        if self.n_drawn is None or self.n_drawn >= _FEW_GROUPS:
+        if self.n_drawn is None or self.n_drawn >= _FEW_GROUPS_TO_DRAW:
             return ""
         n_samples = math.comb(2 * self.n_drawn - 1, self.n_drawn)
         return (

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from ..sparse_model import Array, SparseModel
 from ..transport import Transport
 from .covariance import Covariance, coefficient_covariance
-from .own_intercepts import intercepts_of_clients
-from .refit import client_intercepts, refit_model, with_total_costs
+from .own_intercepts import intercepts_by_newton
+from .refit import intercepts_from_means, refit_model, with_total_costs
 from .selection_path import (
     InitialSize,
     SparsityPath,
@@ -234,11 +234,11 @@ def _in_original_units(
         return table, None
 
     if not settings.is_quadratic:
-        common, own = intercepts_of_clients(session, rows, stats, table)
+        common, own = intercepts_by_newton(session, rows, stats, table)
         table[0] = common.reshape(table[0].shape)
         return table, own
 
-    intercepts = client_intercepts(session, rows, stats, table)
+    intercepts = intercepts_from_means(session, rows, stats, table)
     if settings.is_secure:  # the mean alone
         table[0] = intercepts[0]
         return table, None

@@ -111,7 +111,7 @@ class CommonIntercept(ClientSums):
         return Quadratic(float(state[-1][0]), gradient, hessian.reshape(self.n_outputs, -1))
 
 
-def intercepts_of_clients(
+def intercepts_by_newton(
     session: Session, clients: Transport, stats: StandardizationStats, table: Array
 ) -> tuple[Array, Array | None]:
     """Return the common intercept, and those of the clients, or None under masks.

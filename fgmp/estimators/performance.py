@@ -155,8 +155,9 @@ class Performance:
 
         lines = self._names_of_lines()
         if axes is None:
-            size = (9.0, 1.4 + 0.28 * len(lines))
-            axes = plt.subplots(1, 3, figsize=size, sharey=True, layout="constrained")[1]
+            # One below the other, so that they can be read on a narrow screen.
+            size = (5.4, 3 * (0.8 + 0.28 * len(lines)))
+            axes = plt.subplots(3, 1, figsize=size, layout="constrained")[1]
         measures = {"auc": "AUC", "r2": "$R^2$", "d2": "$D^2$"}
         first = next(name for name in measures if name in self.columns)
         labels = {
@@ -172,10 +173,10 @@ class Performance:
                 self.columns[name], places, xerr=_QUANTILE * errors, fmt="o", capsize=3, ms=5
             )
             ax.set_xlabel(label)
+            ax.set_yticks(places, lines, parse_math=False)
+            ax.set_ylim(len(lines) - 0.5, -0.5)
             if name in right:
                 ax.axvline(right[name], color="0.35", linestyle="--", linewidth=1.2)
-        axes[0].set_yticks(places, lines, parse_math=False)
-        axes[0].set_ylim(len(lines) - 0.5, -0.5)
         return np.asarray(axes)
 
     def _names_of_lines(self) -> list[str]:

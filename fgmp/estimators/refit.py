@@ -151,7 +151,7 @@ def with_total_costs(history: dict[str, Array], totals: Counter[str]) -> dict[st
     return history | last
 
 
-def client_intercepts(
+def intercepts_from_means(
     session: Session, clients: Transport, stats: StandardizationStats, table: Array
 ) -> Array:
     """Return the intercept of each client, or under masks an array of one, their mean.

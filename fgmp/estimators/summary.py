@@ -19,7 +19,7 @@ from .covariance import MAX_COEFFICIENTS, Covariance
 
 # With fewer clusters a cluster sandwich is on average too small by more than a little (Cameron and
 # Miller, A Practitioner's Guide to Cluster-Robust Inference, 2015, section VI).
-_FEW_GROUPS = 30
+_FEW_GROUPS_FOR_ERRORS = 30
 # With fewer rows of the rarer class for each feature, coefficients are too large on average and
 # intervals too narrow (Peduzzi et al., A simulation study of the number of events per variable,
 # Journal of Clinical Epidemiology 49, 1996).
@@ -354,10 +354,10 @@ def _notes(model: Any, covariance: Covariance, level: float) -> tuple[str, ...]:
             "(n-1)/(n-k), as statsmodels has it by default, for "
             f"G={covariance.n_groups}; t({covariance.n_groups - 1}) quantiles."
         )
-        if covariance.n_groups < _FEW_GROUPS:
+        if covariance.n_groups < _FEW_GROUPS_FOR_ERRORS:
             notes.append(
                 f"With {covariance.n_groups} groups the sandwich is a rough estimate, and too "
-                f"small on average; from about {_FEW_GROUPS} on it is reliable."
+                f"small on average; from about {_FEW_GROUPS_FOR_ERRORS} on it is reliable."
             )
     if np.isnan(covariance.model_based.diagonal()).any():
         notes.append("Without an error: collinear columns, or as many coefficients as rows.")
