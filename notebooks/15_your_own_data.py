@@ -289,7 +289,7 @@ claim("hospitals-chosen-loses", "heart disease: mean AUC at four hospitals left 
 # **And a hospital alone?** The dense ridge on its own patients, judged at the three others:
 
 # %%
-print(f"{'AUC of':12}" + "".join(f"{'at ' + one[:4]:>8}" for one in HOSPITALS))
+print(f"{'AUC of, at':11}" + "".join(f"{one[:4]:>6}" for one in HOSPITALS))
 for one in HOSPITALS:
     here = hospital == one
     known = table.loc[:, table[here].notna().any()]  # Switzerland has no cholesterol at all
@@ -298,7 +298,7 @@ for one in HOSPITALS:
     scores = dense.decision_function(known)
     cells = ["-" if other == one else f"{measured(scores[hospital == other], y[hospital == other])[0]:.2f}"
              for other in HOSPITALS]
-    print(f"{one:12}" + "".join(f"{cell:>8}" for cell in cells))
+    print(f"{one:11}" + "".join(f"{cell:>6}" for cell in cells))
 
 # %% [markdown]
 # The dense model of three hospitals has 0.89, 0.91, 0.72 and 0.71 in these columns, and in these two digits no hospital
