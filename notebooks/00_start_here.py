@@ -115,7 +115,8 @@ sights = [
 
 # %% [markdown]
 # **Few rows** blur: columns that should be orthogonal are not. Every client is blurred in another way, so the cure is
-# to **sum**. This notebook is about it.
+# to **sum** over the clients. The picture adds their gradients, as [14](14_add_up_before_deciding.ipynb) does.
+# FedGradMP, in this chapter, adds their answers, which works like a vote.
 
 # %% tags=["hide-input"]
 alt(see_through(sights[:2], taken=6), """Few rows, and the sum over thirty clients. Above the picture of A'A/m is
@@ -421,9 +422,10 @@ alt(fig, "Relative error against rounds: each client alone stays near 1, togethe
 # *Lines are medians, bands run from the lower to the upper quartile: over the seeds for the federation, over all
 # clients of all seeds for the clients alone.*
 #
-# Now put it down as **claims**. A claim is a sentence that a run may refute. Its line begins with the verdict: it
-# *holds* if it does so on every seed, *in part* on at least half of them; a statement of the paper is *reproduced*, in
-# part or not. Then come its name and what was measured, the median over the seeds and the range.
+# Now put it down as **claims**. A claim is a sentence that a run may refute; it stands in the folded cell. Its line
+# begins with the verdict: it *holds* if it does so on every seed, *in part* on at least half of them (unless the
+# sentence itself counts seeds); a statement of the paper is *reproduced*, in part or not. Then come its name and what
+# was measured, the median over the seeds and the range.
 
 # %% tags=["hide-input"]
 generous, end = exact**0.5, np.array(together)[:, -1]
