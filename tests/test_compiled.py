@@ -19,6 +19,7 @@ from scipy import sparse
 
 import fgmp
 from fgmp._compiled import dispatch, registry
+from fgmp._compiled.models import DenseModels, SparseModels
 from fgmp.dictionaries import StandardBasis
 
 kernels = pytest.importorskip("fgmp._compiled.kernels")
@@ -751,3 +752,30 @@ def test_a_run_that_changes_its_backend_is_mixed():
     assert result.backend == "mixed"
     assert result.fallbacks == {"reference backend chosen": 6}
     assert backend_of_a_run() == "compiled"
+
+
+@pytest.mark.parametrize("bad", [[], [2], [0, 1, 2, 3]])
+@pytest.mark.parametrize("is_sparse", [True, False])
+def test_models_in_one_table_are_stacked_as_one_by_one(is_sparse, bad):
+    """What is not finite is rejected; so are all, if they have not the layout that is expected."""
+    values = np.random.default_rng(0).standard_normal((4, 3))
+    values[bad, 1] = np.nan
+    weights = np.array([0.1, 0.2, 0.3, 0.4])
+    supports = np.tile([1, 4, 7], (4, 1))
+    models = DenseModels(values)
+    if is_sparse:
+        models = SparseModels(supports, values, np.array([3, 2, 3, 3]), (9,))
+    layouts = [
+        {"shape": (9,), "most": 3},
+        {"shape": (3,)},
+        {"shape": (9,), "most": 2},
+        {"shape": (3,), "dtype": np.dtype(np.float32)},
+    ]
+    for layout in layouts:
+        spec = fgmp.UpdateSpec(**layout)
+        at_once, one_by_one = spec.stack(models, weights), spec.stack(list(models), weights)
+        np.testing.assert_equal(at_once.accepted, one_by_one.accepted)
+        np.testing.assert_equal(at_once.values, one_by_one.values)
+        np.testing.assert_equal(at_once.entries, one_by_one.entries)
+        assert +at_once.rejected == +one_by_one.rejected
+        assert at_once.bytes_up == one_by_one.bytes_up
