@@ -151,8 +151,9 @@ clean:  ## remove the environment, the builds and the caches
 	@touch $@
 
 # What only some commands need is added where they are run.
+TEST_EXTRAS := video,femnist,test,bench
 .venv/tests: .venv/installed
-	$(INSTALL) -e '.[video,femnist,test,bench]'
+	$(INSTALL) -e '.[$(TEST_EXTRAS)]'
 	@touch $@
 
 # Best subsets, which a kept run compares with.
@@ -182,11 +183,10 @@ clean:  ## remove the environment, the builds and the caches
 	$(INSTALL) -e '.[site]'
 	@touch $@
 
-# All that tests need at once, for CI: one call of pip is a minute shorter than three.
-.venv/everything: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	$(INSTALL) -e '.[notebooks,fast,secure,privacy,video,femnist,test,bench,flower,site]'
-	@touch .venv/installed .venv/tests .venv/engine .venv/site $@
+# All that tests, Flower and the site need, for CI: one call of pip in place of three.
+.venv/everything: .venv/installed
+	$(INSTALL) -e '.[$(TEST_EXTRAS),flower,site]'
+	@touch .venv/tests .venv/engine .venv/site $@
 
 # A peer that does not install here is named as missing in the table of the benchmarks.
 .venv/peers: .venv/tests benchmarks/peers.py

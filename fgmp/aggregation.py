@@ -121,10 +121,10 @@ class UpdateSpec:
         """
         # The models of a compiled kernel lie in one table already (`_compiled/models.py`), all with
         # the layout of the first.
-        in_a_table = hasattr(updates, "stack") and len(updates) > 0
-        if in_a_table and self.validate(updates[0]) in (None, RejectReason.NOT_FINITE):
-            table: Updates = updates.stack(self, weights)  # type: ignore[attr-defined]
-            return table
+        if hasattr(updates, "stack") and len(updates) > 0:
+            if self.validate(updates[0]) in (None, RejectReason.NOT_FINITE):
+                table: Updates = updates.stack(self, weights)
+                return table
         reasons = [self.validate(update) for update in updates]
         accepted = np.flatnonzero([reason is None for reason in reasons])
         rejected = Counter(reason.value for reason in reasons if reason is not None)

@@ -482,7 +482,7 @@ edge, steps = 3 * sparsity, ends["FedGradMP, five steps"]
 if {edge, edge + 1} <= set(samples):
     on, over = (shares["FedGradMP, exact"][samples.index(edge + more)] for more in (0, 1))
     words = f"none of {n_seeds} seeds is recovered with {edge} rows, which is 3 tau, all with one row more"
-    found = f"{on:.0%} of the seeds with {edge} rows, {over:.0%} with {edge + 1}"
+    found = f"{100 * on:.0f} % of the seeds with {edge} rows, {100 * over:.0f} % with {edge + 1}"
     claim("start-rows", f"{n_clients} clients, K=3, exact solutions: {words}", found, [on == 0, over == 1],
         source="ours, first steps", expected="0 % and 100 %", keep={"shares": [on, over]})
     hits = steps[:, samples.index(edge)] <= generous
@@ -591,7 +591,7 @@ sliders()
 #
 #    ```text
 #    [holds] start-together: below 1e-14 (10 seeds)
-#    [holds in part] start-rows: 0% of the seeds with 15 rows, 50% with 16
+#    [holds in part] start-rows: 0 % of the seeds with 15 rows, 50 % with 16
 #    ```
 #
 #    </details>

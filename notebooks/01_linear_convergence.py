@@ -73,18 +73,18 @@ from fgmp.solvers import Exact, minimise_on
 # %% [markdown]
 # ## What the theorem promises
 #
-# Theorem 1 promises that the error shrinks by a constant factor in each round, if any few columns of a client are
-# nearly orthogonal. No client here comes near that, as we shall measure. So watch the runs; how the theorem works waits
-# until [06](06_convergence_theorem.ipynb). In letters, for the server's model $x_t$ after $t$ rounds, and the mean over
-# the random minibatches:
+# Theorem 1 promises that a bound on the error shrinks by a constant factor in each round, if any few columns of a
+# client are nearly orthogonal. No client here comes near that, as we shall measure. So watch the runs; how the theorem
+# works waits until [06](06_convergence_theorem.ipynb). In letters, for the server's model $x_t$ after $t$ rounds, and
+# the mean over the random minibatches:
 #
 # $$\mathbb{E}\,\|x_t - x^*\|_2^2 \;\le\; \kappa^t\, \|x_0 - x^*\|_2^2 \;+\; \text{residual}.$$
 #
 # Here $x^*$ is the sparse solution (without noise the signal $x^\#$ itself), and with $\kappa < 1$ the first term is
 # **linear convergence**: on a logarithmic axis it is a straight line that loses the factor $\sqrt\kappa$ in a round.
-# It is an upper bound, and the error may fall faster. The residual is how far the gradients at $x^*$ differ between the
-# clients, and between the minibatches of one client. Without noise all of them are zero, and so is the residual. (The
-# paper's appendix has this version. The one in its text has a residual even here.)
+# It is an upper bound, and the error may fall faster. The residual is made of how far the gradients at $x^*$ differ
+# between the clients, and between the minibatches of one client. Without noise all of them are zero, and so is the
+# residual. (The paper's appendix has this version. The one in its text has a residual even here.)
 #
 # **Nearly orthogonal** means a small **restricted condition number** $c$: the largest stretch of a sparse direction
 # over the smallest, squared, $4\tau$ columns at a time. The promise needs clients with $c$ below about 1.1. Any choice

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,7 @@ class SparseModels(Sequence[SparseModel]):
     def __len__(self) -> int:
         return len(self.counts)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int) -> SparseModel:  # type: ignore[override]
         count = self.counts[index]
         return SparseModel(self.supports[index, :count], self.values[index, :count], self.shape)
 
@@ -48,16 +47,12 @@ class SparseModels(Sequence[SparseModel]):
         is_entry = np.arange(self.supports.shape[1]) < self.counts[:, None]
         is_finite = np.isfinite(np.where(is_entry, self.values, 0)).all(axis=1)
         accepted = np.flatnonzero(is_finite)
-        rejected = Counter({RejectReason.NOT_FINITE.value: int((~is_finite).sum())})
 
-        is_entry = is_entry[is_finite]
-        row_of_entry = np.repeat(np.arange(len(accepted)), self.counts[is_finite])
-        entries = Entries(row_of_entry, self.supports[is_finite][is_entry])
-        values = self.values[is_finite][is_entry]
-        bytes_up = bytes_up_of(entries, values)
-        return Updates(
-            update_spec, accepted, weights[accepted], entries, values, rejected, bytes_up
-        )
+        is_entry = is_entry[accepted]
+        row_of_entry = np.repeat(np.arange(len(accepted)), self.counts[accepted])
+        entries = Entries(row_of_entry, self.supports[accepted][is_entry])
+        values = self.values[accepted][is_entry]
+        return _stacked(update_spec, weights, accepted, entries, values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +69,9 @@ class DenseModels(Sequence[Array]):
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, index: Any) -> Any:
-        return self.values[index]
+    def __getitem__(self, index: int) -> Array:  # type: ignore[override]
+        model: Array = self.values[index]
+        return model
 
     def stack(self, update_spec: UpdateSpec, weights: Array) -> Updates:
         """Return the models that are finite as one table, as `UpdateSpec.stack` does.
@@ -83,10 +79,18 @@ class DenseModels(Sequence[Array]):
         Whoever calls this has seen that the layout of the first is right.
         """
         rows = self.values.reshape(len(self), -1)
-        is_finite = np.isfinite(rows).all(axis=1)
-        accepted = np.flatnonzero(is_finite)
-        rejected = Counter({RejectReason.NOT_FINITE.value: int((~is_finite).sum())})
+        accepted = np.flatnonzero(np.isfinite(rows).all(axis=1))
+        return _stacked(update_spec, weights, accepted, None, rows[accepted])
 
-        values = rows if len(accepted) == len(rows) else rows[is_finite]
-        bytes_up = bytes_up_of(None, values)
-        return Updates(update_spec, accepted, weights[accepted], None, values, rejected, bytes_up)
+
+def _stacked(
+    update_spec: UpdateSpec,
+    weights: Array,
+    accepted: IndexArray,
+    entries: Entries | None,
+    values: Array,
+) -> Updates:
+    """Return the table of the accepted models; all others of the cohort are not finite."""
+    rejected = Counter({RejectReason.NOT_FINITE.value: len(weights) - len(accepted)})
+    bytes_up = bytes_up_of(entries, values)
+    return Updates(update_spec, accepted, weights[accepted], entries, values, rejected, bytes_up)

@@ -114,7 +114,8 @@ class TablePart:
 
     def of(self, table: Any) -> ClientRows:
         """Return the rows themselves: a view of a table in which they are neighbours, or a copy."""
-        first, last = int(self.rows[0]), int(self.rows[-1])
+        first = int(self.rows[0])
+        last = int(self.rows[-1])
         are_neighbours = last - first + 1 == len(self.rows)
         features = table[first : last + 1] if are_neighbours else table[self.rows]
         return ClientRows(features, self.targets, self.weights, self.index, self.is_weighted)

@@ -331,7 +331,7 @@ def see_through(sights, *, columns=1, taken=0, words="feature"):
     figure, axes = plt.subplots(
         rows,
         2 * columns,
-        figsize=(4.2 if columns == 1 else 3.75 * columns, 1.75 * rows + 0.35),
+        figsize=(max(4.2, 3.75 * columns), 1.75 * rows + 0.35),  # at least as wide as the legend
         gridspec_kw={"width_ratios": [1, 1.35] * columns},
         squeeze=False,
     )
