@@ -72,6 +72,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from scipy.sparse.linalg import LinearOperator
 
 import fgmp
 from fgmp.datasets import load_video, make_sensing, photo_clip
@@ -233,7 +234,18 @@ alt(images(shown, titles, columns=2, width=3, vmin=0, vmax=1), """The frame, the
 # Each seed learns a dictionary of its own and draws new measurements. Each run is compared with the floor of its own
 # dictionary. Fewer clients means the first of the fifty. Is sparsity needed at all? There are only fifty
 # coefficients, so beside FedGradMP we draw **dense** least squares: all fifty coefficients, fitted on the rows of all
-# clients in one place.
+# clients in one place. `Known` is a client's matrix of which only $A_i \Psi$ is kept, so that all runs of a seed share
+# one drawing of the rows.
+
+# %%
+class Known(LinearOperator):
+    def __init__(self, A, atoms):
+        super().__init__(A.dtype, A.shape)
+        self.product = A @ atoms
+
+    def _matmat(self, atoms):
+        return self.product
+
 
 # %%
 def ratios(seed):
@@ -241,12 +253,14 @@ def ratios(seed):
     dictionary = fgmp.ksvd(training, n_atoms, sparsity, rng=seed)
     lowest, curves, dense = distances(dictionary)[0] / size, [], []
     method = fgmp.FedGradMP(sparsity, local_iterations=local_iterations, dictionary=dictionary)
-    everyone = make_sensing(frame.ravel(), n_clients, n_samples, alpha, variance_decay, rng=seed)
-    rows = [dictionary.products(client.features) for client in everyone.clients]
+    drawn = make_sensing(frame.ravel(), n_clients, n_samples, alpha, variance_decay, rng=seed).clients
+    known = [Known(client.features, dictionary.atoms) for client in drawn]
+    everyone = fgmp.Federation.from_arrays(known, [client.targets for client in drawn], truth=frame.ravel())
     for count in counts:
         fed = everyone.subset(slice(count))
         curves.append(fgmp.simulate(method, fed, rounds, rng=seed).history["relative_error"] / lowest)
-        z = np.linalg.lstsq(np.concatenate(rows[:count]), fed.targets, rcond=None)[0]
+        rows = np.concatenate([A.product for A in known[:count]])
+        z = np.linalg.lstsq(rows, fed.targets, rcond=None)[0]
         dense.append(np.linalg.norm(dictionary.atoms @ z - frame.ravel()) / size / lowest)
     return np.array(curves), np.array(dense), lowest
 

@@ -568,6 +568,16 @@ def test_code_of_a_run_holds_the_experiment_that_its_notebook_takes_from_the_boo
         assert running.code_of_run(source) == expected
 
 
+def test_longest_notebooks_begin_first_and_the_others_keep_their_order():
+    """Every number of the list is that of a notebook."""
+    tasks = [(path, path, {}) for path in sorted(pairs.NOTEBOOKS.glob("[0-9]*.py"))]
+    begun = [path.stem[:2] for path, _, _ in running.longest_first(tasks)]
+    assert tuple(begun[: len(running.FIRST)]) == running.FIRST
+    assert begun[len(running.FIRST) :] == sorted(
+        {path.stem[:2] for path, _, _ in tasks} - {*running.FIRST}
+    )
+
+
 def test_kept_run_that_is_missing_or_not_listed_is_named(kept_toy):
     """The list and the folder name the same runs."""
     file, results, _ = kept_toy

@@ -84,7 +84,7 @@ def make_sparse_regression(
     )
     table = np.empty((len(matrices), *matrices[0].shape))
     for matrix, client_table in zip(matrices, table, strict=True):
-        np.concatenate(list(matrix.blocks()), out=client_table)
+        matrix.draw(seeded(seed, _MATRICES, matrix.client_id), client_table)
     return _observe(table, truth, noise_variance, lambda i: seeded(seed, _NOISE, i))
 
 
@@ -287,11 +287,15 @@ class _StreamedMatrix(LinearOperator):  # type: ignore[misc]
         generator = seeded(self.seed, _MATRICES, self.client_id)
         n_rows, n_features = self.shape
         for first in range(0, n_rows, _BLOCK_ROWS):
-            block_rows = min(_BLOCK_ROWS, n_rows - first)
-            block = generator.standard_normal((block_rows, n_features))
-            block *= self.scale
-            block += self.mean
+            block = np.empty((min(_BLOCK_ROWS, n_rows - first), n_features))
+            self.draw(generator, block)
             yield block
+
+    def draw(self, generator: np.random.Generator, rows: Array) -> None:
+        """Fill `rows` with the next rows of the matrix."""
+        generator.standard_normal(out=rows)
+        rows *= self.scale
+        rows += self.mean
 
     def _matmat(self, X: Array) -> Array:
         return np.vstack([block @ X for block in self.blocks()])

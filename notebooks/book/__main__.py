@@ -145,7 +145,8 @@ def to_run(tasks: list[running.Task]) -> list[running.Task]:
 
 
 def execute(tasks: list[running.Task], jobs: int) -> Iterator[tuple[running.Task, str]]:
-    """Run tasks; yield each with what stopped it, empty where it ran through."""
+    """Run tasks, the longest first; yield each with what stopped it, empty where it ran through."""
+    tasks = running.longest_first(tasks)
     # With the time that is left, where somebody looks on: not in a log.
     outcomes = tqdm(running.run_all(tasks, jobs), total=len(tasks), unit="notebook", disable=None)
     for task, stopped in zip(tasks, outcomes, strict=True):

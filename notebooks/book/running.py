@@ -36,6 +36,9 @@ runpy.run_module("papermill", run_name="__main__", alter_sys=True)
 """
 # Modules of the book that compute what a notebook shows.
 EXPERIMENTS = (voting, writers)
+# Notebooks that begin before the others, so that all processes end together: the longest, by number. Before them
+# stand two that compile loops which the others use, each its own.
+FIRST = ("00", "09", "03", "01", "02", "14", "11", "13", "12")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -120,6 +123,12 @@ def command(
     options = ["--cwd", str(source.parent), "--kernel", "python3", "--no-progress-bar"]
     options += ["--parameters_yaml", yaml.safe_dump(parameters)] if parameters else []
     return [*call, str(start), str(output), *options]
+
+
+def longest_first(tasks: list[Task]) -> list[Task]:
+    """The tasks in the order in which they begin."""
+    places = {number: place for place, number in enumerate(FIRST)}
+    return sorted(tasks, key=lambda task: places.get(task[0].stem[:2], len(FIRST)))
 
 
 def run_all(tasks: list[Task], jobs: int = 1, address: str | None = None) -> Iterator[str]:
