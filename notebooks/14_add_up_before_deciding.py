@@ -186,7 +186,7 @@ for alpha in heterogeneity:
 # %%
 def iterate(method, fed, T=10):
     ends = [fgmp.stop_at(recovered), fgmp.stop_when_stalled(4, "relative_error", improvement=0.01)]
-    return fgmp.simulate(method, fed, T, rng=0, callbacks=ends).x
+    return fgmp.simulate(method, fed, T, rng=0, callbacks=ends, history=fgmp.History(objective_on=0)).x
 
 
 # %%

@@ -108,14 +108,17 @@ def backwards(
         support = b.support[positions]
         costs = _costs(values, inverse, selection.blocks(support, b.shape))
         selected = selection.select_from(SparseModel(support, costs, b.shape), count)
-        is_left = np.isin(support, selected, assume_unique=True)
+        is_left = np.zeros(len(support), np.bool_)
+        is_left[np.searchsorted(support, selected)] = True
         left = np.flatnonzero(is_left)
         gone = np.flatnonzero(~is_left)
         if gone.size:
             # b and H^-1 without the entries that go: block elimination in the inverse.
-            across = np.linalg.solve(inverse[np.ix_(gone, gone)], inverse[np.ix_(gone, left)])
+            rows = gone[:, None]
+            across = np.linalg.solve(inverse[rows, gone], inverse[rows, left])
             values = values[left] - values[gone] @ across
-            inverse = inverse[np.ix_(left, left)] - inverse[np.ix_(left, gone)] @ across
+            rows = left[:, None]
+            inverse = inverse[rows, left] - inverse[rows, gone] @ across
             positions = positions[left]
         yield PathPoint(count, positions, values / scale[positions])
 
