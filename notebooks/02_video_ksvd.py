@@ -234,14 +234,14 @@ alt(images(shown, titles, columns=2, width=3, vmin=0, vmax=1), """The frame, the
 # Each seed learns a dictionary of its own and draws new measurements. Each run is compared with the floor of its own
 # dictionary. Fewer clients means the first of the fifty. Is sparsity needed at all? There are only fifty
 # coefficients, so beside FedGradMP we draw **dense** least squares: all fifty coefficients, fitted on the rows of all
-# clients in one place. `Known` is a client's matrix of which only $A_i \Psi$ is kept, so that all runs of a seed share
-# one drawing of the rows.
+# clients in one place. `Known` is a client's matrix of which only $A_i \Psi$ is kept, so that the runs of a seed do not
+# draw the rows again.
 
 # %%
 class Known(LinearOperator):
-    def __init__(self, A, atoms):
+    def __init__(self, A, dictionary):
         super().__init__(A.dtype, A.shape)
-        self.product = A @ atoms
+        self.product = dictionary.products(A)
 
     def _matmat(self, atoms):
         return self.product
@@ -254,7 +254,7 @@ def ratios(seed):
     lowest, curves, dense = distances(dictionary)[0] / size, [], []
     method = fgmp.FedGradMP(sparsity, local_iterations=local_iterations, dictionary=dictionary)
     drawn = make_sensing(frame.ravel(), n_clients, n_samples, alpha, variance_decay, rng=seed).clients
-    known = [Known(client.features, dictionary.atoms) for client in drawn]
+    known = [Known(client.features, dictionary) for client in drawn]
     everyone = fgmp.Federation.from_arrays(known, [client.targets for client in drawn], truth=frame.ravel())
     for count in counts:
         fed = everyone.subset(slice(count))

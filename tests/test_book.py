@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -576,6 +577,13 @@ def test_longest_notebooks_begin_first_and_the_others_keep_their_order():
     assert begun[len(running.FIRST) :] == sorted(
         {path.stem[:2] for path, _, _ in tasks} - {*running.FIRST}
     )
+
+
+def test_nbval_begins_with_the_notebooks_that_book_run_begins_with():
+    """The Makefile repeats the list."""
+    makefile = (pairs.NOTEBOOKS.parent / "Makefile").read_text(encoding="utf-8")
+    (numbers,) = re.findall(r"^LONGEST := \$\(foreach number,([\d ]+),", makefile, re.MULTILINE)
+    assert tuple(numbers.split()) == running.FIRST
 
 
 def test_kept_run_that_is_missing_or_not_listed_is_named(kept_toy):

@@ -166,8 +166,7 @@ def dot(a: Array, b: Array) -> Any:
     return total
 
 
-# Loops over entries compile in a tenth of the time of `target[:] = source`, whose error messages
-# Numba compiles too.
+# Loops over entries, because with `target[:] = source` Numba compiles the error messages, too.
 
 
 def set_to_zero(total: Array) -> None:

@@ -114,11 +114,9 @@ def backwards(
         gone = np.flatnonzero(~is_left)
         if gone.size:
             # b and H^-1 without the entries that go: block elimination in the inverse.
-            rows = gone[:, None]
-            across = np.linalg.solve(inverse[rows, gone], inverse[rows, left])
+            across = np.linalg.solve(inverse[gone[:, None], gone], inverse[gone[:, None], left])
             values = values[left] - values[gone] @ across
-            rows = left[:, None]
-            inverse = inverse[rows, left] - inverse[rows, gone] @ across
+            inverse = inverse[left[:, None], left] - inverse[left[:, None], gone] @ across
             positions = positions[left]
         yield PathPoint(count, positions, values / scale[positions])
 

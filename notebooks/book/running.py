@@ -36,8 +36,8 @@ runpy.run_module("papermill", run_name="__main__", alter_sys=True)
 """
 # Modules of the book that compute what a notebook shows.
 EXPERIMENTS = (voting, writers)
-# Notebooks that begin before the others, so that all processes end together: the longest, by number. Before them
-# stand two that compile loops which the others use, each its own.
+# Notebooks that begin before the others, by number: two that compile loops for all, each its own, and then the longest,
+# so that all processes end together. The Makefile has the same list.
 FIRST = ("00", "09", "03", "01", "02", "14", "11", "13", "12")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
