@@ -72,7 +72,6 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from scipy.sparse.linalg import LinearOperator
 
 import fgmp
 from fgmp.datasets import load_video, make_sensing, photo_clip
@@ -191,11 +190,17 @@ print(f"all {n_atoms} atoms miss {100 * np.linalg.norm(everything - frame.ravel(
 # Client $i$ knows $y_i = A_i x^\#$, where $x^\#$ is the frame as a vector. The entries of $A_i$ are normal with mean
 # $\mu_i \sim N(0, \alpha)$ and variance $1/i^{0.9}$. One such matrix has 2.3 million entries, and fifty of them would
 # fill almost a gigabyte. They are never stored. `make_sensing` keeps a seed for each client and draws the rows anew,
-# a few at a time, whenever a product is asked for. FedGradMP asks once: it works with coefficients $z$ in $x = \Psi
-# z$, and for that a client needs only $A_i \Psi$.
+# a few at a time, whenever a product is asked for. FedGradMP works with coefficients $z$ in $x = \Psi z$, and for that
+# a client needs only $A_i \Psi$. With `dictionary` it computes them together with $y_i$, and keeps both.
 
 # %%
-fed = make_sensing(frame.ravel(), n_clients, n_samples, alpha, variance_decay, rng=0)
+def sensing(seed, dictionary):
+    spread = dict(heterogeneity=alpha, variance_decay=variance_decay)
+    return make_sensing(frame.ravel(), n_clients, n_samples, **spread, rng=seed, dictionary=dictionary)
+
+
+# %%
+fed = sensing(seed=0, dictionary=fit.dictionary)
 stored = 8 * n_clients * n_samples * height * width
 kept = 8 * n_samples * (n_atoms + 1)
 print(f"the matrices A_i would fill {stored / 1e9:.3g} GB; a client keeps A_i Psi and y_i, {kept / 1e3:.3g} kB")
@@ -234,33 +239,19 @@ alt(images(shown, titles, columns=2, width=3, vmin=0, vmax=1), """The frame, the
 # Each seed learns a dictionary of its own and draws new measurements. Each run is compared with the floor of its own
 # dictionary. Fewer clients means the first of the fifty. Is sparsity needed at all? There are only fifty
 # coefficients, so beside FedGradMP we draw **dense** least squares: all fifty coefficients, fitted on the rows of all
-# clients in one place. `Known` is a client's matrix of which only $A_i \Psi$ is kept, so that the runs of a seed do not
-# draw the rows again.
-
-# %%
-class Known(LinearOperator):
-    def __init__(self, A, dictionary):
-        super().__init__(A.dtype, A.shape)
-        self.product = dictionary.products(A)
-
-    def _matmat(self, atoms):
-        return self.product
-
+# clients in one place. A client keeps $A_i \Psi$, so that the runs of a seed do not draw the rows again.
 
 # %%
 def ratios(seed):
     """Error over floor per round, for each number of clients; that of dense least squares; and the floor."""
-    dictionary = fgmp.ksvd(training, n_atoms, sparsity, rng=seed)
+    dictionary = fgmp.ksvd(training, n_atoms, sparsity, rng=seed) if seed else fit.dictionary  # 0 is learned above
     lowest, curves, dense = distances(dictionary)[0] / size, [], []
     method = fgmp.FedGradMP(sparsity, local_iterations=local_iterations, dictionary=dictionary)
-    drawn = make_sensing(frame.ravel(), n_clients, n_samples, alpha, variance_decay, rng=seed).clients
-    known = [Known(client.features, dictionary) for client in drawn]
-    everyone = fgmp.Federation.from_arrays(known, [client.targets for client in drawn], truth=frame.ravel())
+    everyone = sensing(seed, dictionary) if seed else fed
     for count in counts:
-        fed = everyone.subset(slice(count))
-        curves.append(fgmp.simulate(method, fed, rounds, rng=seed).history["relative_error"] / lowest)
-        rows = np.concatenate([A.product for A in known[:count]])
-        z = np.linalg.lstsq(rows, fed.targets, rcond=None)[0]
+        some = everyone.subset(slice(count))
+        curves.append(fgmp.simulate(method, some, rounds, rng=seed).history["relative_error"] / lowest)
+        z = np.linalg.lstsq(dictionary.products(some.features), some.targets, rcond=None)[0]
         dense.append(np.linalg.norm(dictionary.atoms @ z - frame.ravel()) / size / lowest)
     return np.array(curves), np.array(dense), lowest
 

@@ -89,6 +89,29 @@ def test_streamed_matrix_is_the_same_in_every_product():
         np.testing.assert_allclose(client.targets, stored @ signal)
 
 
+def test_clients_with_a_dictionary_draw_their_matrices_once(monkeypatch):
+    """Targets and A Psi are those of clients without one; other products draw the rows anew."""
+    rng = np.random.default_rng(0)
+    signal = rng.standard_normal(50)
+    dictionary = fgmp.Dictionary(rng.standard_normal((50, 8)))
+    plain = make_sensing(signal, n_clients=3, n_samples=70, noise_variance=0.1, rng=1)
+    fed = make_sensing(
+        signal, n_clients=3, n_samples=70, noise_variance=0.1, rng=1, dictionary=dictionary
+    )
+    np.testing.assert_array_equal(fed.targets, plain.targets)
+    products = dictionary.products(plain.features)
+    X = rng.standard_normal((50, 4))
+    expected = [client.features @ X for client in plain.clients]
+
+    for client, product in zip(fed.clients, expected, strict=True):
+        np.testing.assert_array_equal(client.features @ X, product)
+    monkeypatch.setattr(type(fed.clients[0].features), "blocks", None)
+    dictionary.products(fed.features)[:] = 0  # a product is the caller's own
+    np.testing.assert_array_equal(dictionary.products(fed.features), products)
+    with pytest.raises(TypeError):
+        fed.clients[0].features @ X
+
+
 def test_conditioned_regression_has_its_spectra():
     """Each client has directions of its own."""
     conditions = [1.0, 1.06, 30.0, 30.0]

@@ -12,6 +12,7 @@ from .._support.validation import (
     Seed,
     check_array,
     check_integer,
+    check_kind,
     check_number,
     check_seed,
     short_repr,
@@ -96,12 +97,13 @@ def make_sensing(
     variance_decay: float = 0.9,
     noise_variance: float = 0.0,
     rng: Seed = None,
+    dictionary: Dictionary | None = None,
 ) -> Federation:
     """Make clients that sense one signal through random matrices (paper, Figure 2).
 
     The matrices are those of `make_sparse_regression`, but streamed: each product generates them
     anew from the seed, a few rows at a time, so that 50 clients of 30 x 76,800 need megabytes
-    instead of a gigabyte. Give the method a dictionary, because it needs A_i Psi once only.
+    instead of a gigabyte. Give the method a dictionary, because a run needs A_i Psi once only.
 
     Parameters
     ----------
@@ -109,6 +111,9 @@ def make_sensing(
         x#, for example the pixels of a frame; the federation has it as ``truth``.
     n_clients, n_samples, heterogeneity, variance_decay, noise_variance, rng
         As in `make_sparse_regression`, with the defaults of the paper's video experiment.
+    dictionary : Dictionary, optional
+        Psi, if several runs share it: a client computes A_i Psi when it computes y_i, and keeps it,
+        so that no run in this dictionary generates the matrices again.
 
     Examples
     --------
@@ -126,6 +131,11 @@ def make_sensing(
     matrices = _streamed_matrices(
         n_clients, n_samples, len(truth), heterogeneity, variance_decay, seed
     )
+    if dictionary is not None:
+        check_kind("dictionary", dictionary, Dictionary, "a Dictionary")
+        dictionary.n_atoms(len(truth))
+        for matrix in matrices:
+            matrix.keep_products(truth, dictionary.atoms)
     return _observe(matrices, truth, noise_variance, lambda i: seeded(seed, _NOISE, i))
 
 
@@ -281,6 +291,13 @@ class _StreamedMatrix(LinearOperator):  # type: ignore[misc]
         self.scale = scale
         self.seed = seed
         self.client_id = client_id
+        self.kept: list[tuple[Array, Array]] = []
+
+    def keep_products(self, *factors: Array) -> None:
+        """Compute the products with some arrays in one pass, and return them when asked again."""
+        parts = [[block @ factor for factor in factors] for block in self.blocks()]
+        products = [np.concatenate(several) for several in zip(*parts, strict=True)]
+        self.kept = list(zip(factors, products, strict=True))
 
     def blocks(self) -> Iterator[Array]:
         """Yield the rows, a few at a time."""
@@ -297,8 +314,17 @@ class _StreamedMatrix(LinearOperator):  # type: ignore[misc]
         rows *= self.scale
         rows += self.mean
 
+    def _matvec(self, x: Array) -> Array:
+        return self._product(x)
+
     def _matmat(self, X: Array) -> Array:
-        return np.vstack([block @ X for block in self.blocks()])
+        return self._product(X)
+
+    def _product(self, factor: Array) -> Array:
+        for known, product in self.kept:
+            if factor is known:
+                return product.copy()
+        return np.concatenate([block @ factor for block in self.blocks()])
 
     def _rmatmat(self, X: Array) -> Array:
         product = np.zeros(())

@@ -6,8 +6,8 @@ and 284 of the paper) are the extreme eigenvalues of B_S'B_S / m over the suppor
 In a dictionary, they are those of the pencil (Psi_S' B'B Psi_S / m, Psi_S'Psi_S).
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import combinations, islice
+from functools import lru_cache
+from itertools import chain, combinations
 from math import comb, log10, sqrt
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from .theorems import ClientConstants
 MOST_SUPPORTS = 200_000
 """Supports that are enumerated at most: some seconds."""
 
-_MOST_PROJECTIONS = 5_000_000  # of one signal, of which a million takes a second
+_MOST_PROJECTIONS = 5_000_000  # of one signal: some seconds
 _BATCH = 20_000  # supports whose blocks are in memory at once
 
 
@@ -135,7 +135,7 @@ def inner_restricted_constants(
     for matrix in (scaled, mirrored):
         supports += [_climbed_support(matrix, sparsity, start) for start in starts]
 
-    ends = _extreme_eigenvalues(pencil, supports)
+    ends = _extreme_eigenvalues(pencil, np.array(supports))
     lowest = supports[int(ends[:, 0].argmin())]
     highest = supports[int(ends[:, 1].argmax())]
     negated = _Pencil(-pencil.hessian, pencil.gram)
@@ -221,12 +221,12 @@ def sparse_minimiser(federation: Federation, sparsity: int) -> Array:
     x_star = np.zeros(n)
     smallest = np.inf
     for support in supports:
-        columns = triangle[:, list(support)]
+        columns = triangle[:, support]
         values = np.linalg.lstsq(columns, right, rcond=None)[0]
         misfit = float(np.linalg.norm(columns @ values - right))
         if misfit < smallest - rounding:
             x_star = np.zeros(n)
-            x_star[list(support)] = values
+            x_star[support] = values
             smallest = misfit
     return x_star
 
@@ -265,7 +265,7 @@ def approx_tau(dictionary: Atoms, signal: ArrayLike, sparsity: int) -> Approxima
 
     eta is the factor in ||P_Gamma w - w|| <= eta ||w - H_tau(w)|| (paper, Section II). Methods do
     not call this function; they select by their dictionary. In atoms that are not orthonormal there
-    may be 5,000,000 supports, of which a million takes a second.
+    may be 5,000,000 supports.
 
     Examples
     --------
@@ -305,19 +305,45 @@ def _distance_to_span(w: Array, columns: Array) -> float:
 
 def _best_projection(w: Array, atoms: Array, sparsity: int) -> IndexArray:
     """Return the atoms, of norm one, whose span is nearest to w, by enumeration of all supports."""
-    n_atoms = atoms.shape[1]
-    gram = atoms.T @ atoms + 1e-12 * np.eye(n_atoms)  # dependent atoms are no singular system
-    cosines = (atoms.T @ w)[:, None]
-    best = np.empty(0, np.intp)
-    most = -np.inf
-    for batch in _batches(combinations(range(n_atoms), sparsity)):
-        solved = np.linalg.solve(gram[batch[:, :, None], batch[:, None]], cosines[batch])
-        # c' G^-1 c, the square of the projection's length.
-        explained = np.sum(cosines[batch] * solved, axis=(1, 2))
-        if explained.max() > most:
-            best = batch[explained.argmax()]
-            most = explained.max()
-    return best
+    gram = atoms.T @ atoms + 1e-12 * np.eye(
+        atoms.shape[1]
+    )  # dependent atoms are no singular system
+    _, best = _longest_projection(gram, atoms.T @ w, sparsity)
+    return np.array(best, np.intp)
+
+
+def _longest_projection(gram: Array, cosines: Array, count: int) -> tuple[float, list[int]]:
+    """Return the squared length of the longest projection onto `count` atoms, and these atoms.
+
+    It is c' G^-1 c for the Gram matrix G of the atoms and their inner products c with the signal.
+    All supports that begin with an atom share what it leaves of the atoms after it and of the
+    signal, a Schur complement; the last two atoms of all supports are compared at once.
+    """
+    squares = gram.diagonal()
+    explained = cosines**2 / squares
+    if count == 1:
+        atom = int(explained.argmax())
+        return float(explained[atom]), [atom]
+
+    if count == 2:
+        left_of_products = cosines - gram * (cosines / squares)[:, None]
+        left_of_squares = squares - gram**2 / squares[:, None]
+        np.fill_diagonal(left_of_squares, np.inf)  # a pair has two atoms
+        pairs = explained[:, None] + left_of_products**2 / left_of_squares
+        one, other = np.unravel_index(pairs.argmax(), pairs.shape)
+        return float(pairs[one, other]), [int(one), int(other)]
+
+    most, best = -np.inf, [0]
+    for first in range(len(gram) - count + 1):
+        later = slice(first + 1, None)
+        share = gram[first, later] / squares[first]
+        left_of_gram = gram[later, later] - np.multiply.outer(share, gram[first, later])
+        left_of_cosines = cosines[later] - share * cosines[first]
+        length, others = _longest_projection(left_of_gram, left_of_cosines, count - 1)
+        if explained[first] + length > most:
+            most = float(explained[first] + length)
+            best = [first, *(first + 1 + atom for atom in others)]
+    return most, best
 
 
 def measure_constants(
@@ -425,9 +451,12 @@ def _constants_of(
     # Constants are those of means over rows; a sum over the rows is m times a mean.
     unit = client.loss.row_weight(m) * m
 
-    parts = [A if rows is None else A[rows] for rows in minibatches]
     constants = restricted_constants(A, order)
-    mean_upper = np.mean([restricted_constants(part, order).upper for part in parts])
+    parts = [A if rows is None else A[rows] for rows in minibatches]
+    uppers = [
+        constants.upper if part is A else restricted_constants(part, order).upper for part in parts
+    ]
+    mean_upper = np.mean(uppers)
     # Over all minibatches the mean is at least the constant of f_i (Jensen); a few might miss it.
     upper = max(float(mean_upper), constants.upper)
     smoothness = np.mean([_smoothness_squared(part, min(2 * sparsity, n)) for part in parts])
@@ -635,27 +664,25 @@ def _check_n_supports(n: int, sparsity: int, most: int) -> None:
         )
 
 
-def _all_supports(n: int, sparsity: int) -> Iterator[tuple[int, ...]]:
+def _all_supports(n: int, sparsity: int) -> IndexArray:
     """Return all supports of a size in lexical order; a ValueError if they are too many."""
     _check_n_supports(n, sparsity, MOST_SUPPORTS)
-    return combinations(range(n), sparsity)
+    return _enumerated(n, sparsity)
 
 
-def _batches(supports: Iterable[IndexArray] | Iterable[tuple[int, ...]]) -> Iterator[IndexArray]:
-    """Yield arrays of supports, shape (batch, tau), that fit into memory."""
-    remaining = iter(supports)
-    while True:
-        batch = list(islice(remaining, _BATCH))
-        if not batch:
-            return
-        yield np.array(batch)
+@lru_cache(maxsize=2)
+def _enumerated(n: int, sparsity: int) -> IndexArray:
+    """Return all supports of a size; the last sizes are kept, as all clients have the same."""
+    positions = chain.from_iterable(combinations(range(n), sparsity))
+    supports = np.fromiter(positions, np.intp, count=sparsity * comb(n, sparsity))
+    supports.flags.writeable = False
+    return supports.reshape(-1, sparsity)
 
 
-def _extreme_eigenvalues(
-    pencil: _Pencil, supports: Iterable[IndexArray] | Iterable[tuple[int, ...]]
-) -> Array:
+def _extreme_eigenvalues(pencil: _Pencil, supports: IndexArray) -> Array:
     """Return the smallest and the largest eigenvalue on each support, shape (n_supports, 2)."""
-    return np.concatenate([_spectra(pencil, batch)[:, [0, -1]] for batch in _batches(supports)])
+    batches = (supports[begin : begin + _BATCH] for begin in range(0, len(supports), _BATCH))
+    return np.concatenate([_spectra(pencil, batch)[:, [0, -1]] for batch in batches])
 
 
 def _spectra(pencil: _Pencil, supports: IndexArray) -> Array:
