@@ -82,6 +82,7 @@ n_samples = 100  # m, rows of each client
 n_features = 1000  # n, dimension of the signal
 variance_decay = 0.2  # the entries of client i have variance 1/i^variance_decay
 noise_variance = 0.005  # variance of the noise in the observations
+precision = "float32"  # of the rows and the models; float64 takes about twice the time
 batch_size = 50  # rows of a minibatch
 local_iterations = 3  # K of every method; the paper does not say
 l1_weight = 0.03125  # lambda of FedMid and of the dual averages, 0.5^5
@@ -98,6 +99,7 @@ from book import check_types
 
 check_types(globals(), {
     list[str]: "methods",
+    str: "precision",
     list[float]: "heterogeneity rates more_rates",
     list[int]: "sparsity rounds",
     int: "n_clients n_samples n_features batch_size local_iterations tuning_rounds n_seeds "
@@ -138,13 +140,15 @@ shown_rounds, long_rounds = rounds
 # A sparse signal $x^\#$ with $\tau$ nonzero entries and norm 1 is observed by $N$ clients. Client $i$ sees
 # $y_i = A_i x^\# + e_i$. The entries of $A_i$ are $\mathcal N(\mu_i, 1/i^{0.2})$, with one mean
 # $\mu_i \sim \mathcal N(0, \alpha)$ for the whole client. So $\alpha$ says how much the clients differ.
-# Its objective is $f_i(x) = \frac{1}{2m}\|A_i x - y_i\|_2^2$. Each seed has its own signal, matrices and noise.
+# Its objective is $f_i(x) = \frac{1}{2m}\|A_i x - y_i\|_2^2$. Each seed has its own signal, matrices and noise. Numbers
+# have seven digits (single precision), which is enough for errors that end near 0.01, and halves the time and the bytes
+# of every method.
 
 # %%
 def federation(figure, seed):
     alpha, tau = SETTINGS[figure]
     spread = dict(heterogeneity=alpha, variance_decay=variance_decay, noise_variance=noise_variance)
-    return fgmp.make_sparse_regression(n_clients, n_samples, n_features, tau, **spread, rng=seed)
+    return fgmp.make_sparse_regression(n_clients, n_samples, n_features, tau, **spread, rng=seed, dtype=precision)
 
 
 # %% [markdown]

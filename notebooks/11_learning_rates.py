@@ -98,9 +98,9 @@ from book import METHODS, claim, curve, each, floor, gradation, listed, name_lin
 # Here is the paper's data, once with each loss. The two federations share their matrices.
 
 # %%
-def federation(seed):
+def federation(seed, dtype="float32"):
     spread = dict(heterogeneity=heterogeneity, variance_decay=variance_decay, noise_variance=noise_variance)
-    return fgmp.make_sparse_regression(n_clients, n_samples, n_features, sparsity, **spread, rng=seed)
+    return fgmp.make_sparse_regression(n_clients, n_samples, n_features, sparsity, **spread, rng=seed, dtype=dtype)
 
 
 # %%
@@ -370,7 +370,7 @@ for rate, several in long_runs.items():
 # %%
 def fedgradmp(seed):
     method = fgmp.FedGradMP(sparsity=sparsity, local_iterations=local_iterations, batch_size=batch_size)
-    return fgmp.simulate(method, federation(seed), fedgradmp_rounds, rng=seed).history
+    return fgmp.simulate(method, federation(seed, "float64"), fedgradmp_rounds, rng=seed).history
 
 
 histories = each(fedgradmp, zip(range(4 * n_seeds)))

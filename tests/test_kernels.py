@@ -45,6 +45,7 @@ def kernels_as_python() -> ModuleType:
 
 
 kernels = kernels_as_python()
+ORTHONORMAL = kernels.AtomProducts(np.empty((0, 0)), np.empty(0))
 DTYPES = [np.float64, np.float32]
 N_OUTPUTS = [1, 2, 3, 4]
 
@@ -330,9 +331,9 @@ def test_selections_are_those_by_sorting(seed, n_outputs, by_atom):
 
         # Merging takes 2 tau of |gradient| over the norms of the atoms, beside the support.
         gradient, norms = normal(np.float64, n_outputs, n, seed=seed), 0.1 + rng.random(n)
-        for products in (None, kernels.AtomProducts(np.eye(n), norms)):
+        for products in (ORTHONORMAL, kernels.AtomProducts(np.eye(n), norms)):
             merged = rng.random((n_outputs, n)) < 0.5  # what stood there before
-            sizes = np.abs(gradient) / (1 if products is None else norms)
+            sizes = np.abs(gradient) / (1 if products is ORTHONORMAL else norms)
             expected = before | selected(sizes, 2 * count, by_atom, always)
             assert kernels.merge(gradient.copy(), counted, products, before, merged)
             np.testing.assert_array_equal(merged, expected)
@@ -347,9 +348,9 @@ def test_what_is_not_finite_is_marked_and_pruned_by_nobody(place, bad):
     numbers[place] = bad
     marked = np.zeros((2, 5), bool)
     assert not kernels.mark_selected(np.abs(numbers), 2, counted, marked) and not marked.any()
-    assert not kernels.merge(numbers.copy(), counted, None, marked, marked.copy())
+    assert not kernels.merge(numbers.copy(), counted, ORTHONORMAL, marked, marked.copy())
     everywhere = np.ones((2, 5), bool)
-    assert not kernels.prune(counted, np.inf, None, everywhere, numbers.copy(), marked)
+    assert not kernels.prune(counted, np.inf, ORTHONORMAL, everywhere, numbers.copy(), marked)
 
 
 @pytest.mark.parametrize("radius", [np.inf, 0.5])
@@ -367,7 +368,7 @@ def test_pruning_projects_onto_few_atoms_and_the_ball(n_outputs, by_atom, radius
     x = np.where(merged, rng.standard_normal((n_outputs, n)), 0.0)
 
     pruned, member = x.copy(), np.ones((n_outputs, n), bool)
-    assert kernels.prune(counted, radius, None, merged, pruned, member)
+    assert kernels.prune(counted, radius, ORTHONORMAL, merged, pruned, member)
     sizes = np.where(merged, np.abs(x), -1.0)
     expected = selected(sizes, 3, by_atom, counted.always_include) & merged
     np.testing.assert_array_equal(member, expected)
@@ -397,7 +398,7 @@ def test_the_direction_of_descent_is_that_of_the_signal(n_outputs):
     merged = np.zeros((n_outputs, 7), bool)
     merged[:, [0, 3]] = merged[-1:, 6] = True
     gradient, direction = rng.standard_normal((n_outputs, 4)), np.zeros((n_outputs, 7))
-    assert kernels.fill_descent_direction(gradient, atoms, None, merged, direction)
+    assert kernels.fill_descent_direction(gradient, atoms, ORTHONORMAL, merged, direction)
     full = np.zeros((n_outputs, 7))
     full[:, atoms] = -gradient
     np.testing.assert_array_equal(direction, np.where(merged, full, 0))
@@ -448,7 +449,9 @@ SQUARED = kernels.Objective(0.0, True)
 def steps_taken(columns, y, scores, x, objective=SQUARED):
     """One step on all features, of one output; whether it was taken."""
     atoms, is_merged = np.arange(x.shape[1]), np.ones(x.shape, bool)
-    return kernels.take_gradient_steps(columns, y, atoms, 1, objective, None, is_merged, scores, x)
+    return kernels.take_gradient_steps(
+        columns, y, atoms, 1, objective, ORTHONORMAL, is_merged, scores, x
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -545,7 +548,7 @@ def run_of(name, dtype, first, last, bad=()):
     start = np.array([4]), np.ones(1, dtype)
     updates = supports, values, counts
     algorithm_2 = kernels.Objective(0.0, True), kernels.CountedEntries(tau, False, nobody(n))
-    rest = np.inf, None, 1, *start, *updates
+    rest = np.inf, ORTHONORMAL, 1, *start, *updates
     with np.errstate(over="ignore"):  # as Python, words of 64 bits overflow on purpose
         if name == "pursuit":
             kernels.cohort_pursuit(first, last, data, stream, 2, *start, *updates)

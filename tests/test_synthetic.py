@@ -75,6 +75,26 @@ def test_more_clients_begin_with_the_same_ones():
     assert not np.array_equal(fgmp.make_sparse_regression(2, 5, 20, 2, rng=4).truth, small.truth)
 
 
+@pytest.mark.parametrize("dtype", ["float32", np.float32, np.dtype("float32")])
+def test_single_precision_rounds_the_same_numbers(dtype):
+    """Targets are those of the rounded features, so that without noise the truth still fits."""
+    sizes = dict(n_clients=3, n_samples=20, n_features=50, sparsity=4, rng=3)
+    double = fgmp.make_sparse_regression(**sizes)
+    single = fgmp.make_sparse_regression(**sizes, dtype=dtype)
+    assert (double.dtype, single.dtype) == (np.float64, np.float32)
+    np.testing.assert_array_equal(single.features, double.features.astype(np.float32))
+    np.testing.assert_array_equal(single.truth, double.truth)
+    in_double = single.features.astype(np.float64) @ single.truth
+    np.testing.assert_array_equal(single.targets, in_double.astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int64", "precise", 3])
+def test_other_precisions_are_refused(dtype):
+    """The error names the argument and what may stand there."""
+    with pytest.raises(ValueError, match=r"dtype is .*; expected .*float32"):
+        fgmp.make_sparse_regression(2, 5, 20, 2, dtype=dtype)
+
+
 def test_streamed_matrix_is_the_same_in_every_product():
     """It equals the matrix of its blocks."""
     rng = np.random.default_rng(0)

@@ -164,7 +164,7 @@ def inexact_pursuit(
 
     always_include = np.zeros(n_atoms, np.bool_)
     always_include[list(method.selection.always_include)] = True
-    products = None
+    products = kernels.AtomProducts(np.empty((0, 0)), np.empty(0))
     if isinstance(method.dictionary, Dictionary) and not method.dictionary.orthonormal:
         products = kernels.AtomProducts(method.dictionary.gram, method.dictionary.norms)
 

@@ -342,6 +342,7 @@ def cohort_pursuit(
     n = data.features.shape[1]
     tau = supports.shape[1]
     counted = CountedEntries(tau, False, np.zeros(n, np.bool_))
+    products = AtomProducts(np.empty((0, 0), np.float64), np.empty(0, np.float64))
     is_merged = np.empty((1, n), np.bool_)
     for i in range(first, last):
         A = data.features[data.begins[i] : data.ends[i]]
@@ -360,7 +361,7 @@ def cohort_pursuit(
             is_member = np.zeros((1, n), np.bool_)
             for atom in support:
                 is_member[0, atom] = True
-            if not merge(r, counted, None, is_member, is_merged):
+            if not merge(r, counted, products, is_member, is_merged):
                 break
             merged = np.flatnonzero(is_merged[0])
 
@@ -548,7 +549,10 @@ class CountedEntries(NamedTuple):
 
 
 class AtomProducts(NamedTuple):
-    """The Gram matrix of atoms that are not orthonormal, and their norms, in float64."""
+    """The Gram matrix of atoms that are not orthonormal, and their norms, in float64.
+
+    Both are empty if the atoms are orthonormal, so that a loop is compiled once for all atoms.
+    """
 
     gram: Array
     norms: Array
@@ -810,7 +814,7 @@ def solve_in_span(gram: Array, atoms: IndexArray, right: Array, solution: Array)
 def merge(
     gradient: Array,
     counted: CountedEntries,
-    products: AtomProducts | None,
+    products: AtomProducts,
     is_member: Array,
     is_merged: Array,
 ) -> bool:
@@ -822,16 +826,16 @@ def merge(
     for c in range(n_outputs):
         for j in range(n):
             gradient[c, j] = abs(gradient[c, j])
-            if products is not None:
-                gradient[c, j] /= products.norms[j]
             is_merged[c, j] = is_member[c, j]
+        for j in range(len(products.norms)):
+            gradient[c, j] /= products.norms[j]
     return mark_selected(gradient, 2 * counted.sparsity, counted, is_merged)
 
 
 def prune(
     counted: CountedEntries,
     radius: float,
-    products: AtomProducts | None,
+    products: AtomProducts,
     is_merged: Array,
     x: Array,
     is_member: Array,
@@ -841,13 +845,14 @@ def prune(
     Return False if x is not finite, or if the atoms of Lambda are dependent.
     """
     n_outputs, n = x.shape
+    is_orthonormal = len(products.norms) == 0
 
     # The magnitudes of the coefficients; of other atoms than orthonormal ones |Psi'Psi x|, each
     # over the norm of its atom, and not only of the merged ones.
     magnitudes = np.empty((n_outputs, n), x.dtype)
     correlations = np.zeros((n_outputs, n), np.float64)
     for c in range(n_outputs):
-        if products is None:
+        if is_orthonormal:
             for j in range(n):
                 magnitudes[c, j] = abs(x[c, j]) if is_merged[c, j] else -1
         else:
@@ -869,7 +874,7 @@ def prune(
     square = 0.0
     zero = x.dtype.type(0)
     for c in range(n_outputs):
-        if products is None:
+        if is_orthonormal:
             for j in range(n):
                 is_member[c, j] &= is_merged[c, j]
             for j in range(n):
@@ -913,7 +918,7 @@ def cohort_stochastic_pursuit(
     objective: Objective,
     counted: CountedEntries,
     radius: float,
-    products: AtomProducts | None,
+    products: AtomProducts,
     n_outputs: int,
     start_support: IndexArray,
     start_values: Array,
@@ -935,8 +940,7 @@ def cohort_stochastic_pursuit(
     counted : CountedEntries
     radius : float
         R, or infinity.
-    products : AtomProducts or None
-        None if the atoms are orthonormal.
+    products : AtomProducts
     n_outputs : int
         C.
     start_support, start_values : ndarray, shape (k,)
@@ -1058,7 +1062,7 @@ def curvature_along(scores: Array, direction: Array, margin: float) -> float:
 def fill_descent_direction(
     gradient: Array,
     atoms: IndexArray,
-    products: AtomProducts | None,
+    products: AtomProducts,
     is_merged: Array,
     direction: Array,
 ) -> bool:
@@ -1071,7 +1075,7 @@ def fill_descent_direction(
         for j in range(len(atoms)):
             is_free = is_merged[c, atoms[j]]
             direction[c, atoms[j]] = -gradient[c, j] if is_free else gradient.dtype.type(0)
-        if products is not None:
+        if len(products.norms) > 0:
             merged = atoms_in_use(is_merged[c : c + 1])
             right = np.empty(len(merged), np.float64)
             solution = np.empty(len(merged), np.float64)
@@ -1090,7 +1094,7 @@ def take_gradient_steps(
     atoms: IndexArray,
     steps: int,
     objective: Objective,
-    products: AtomProducts | None,
+    products: AtomProducts,
     is_merged: Array,
     scores: Array,
     x: Array,
@@ -1194,7 +1198,7 @@ def cohort_line_search_pursuit(
     objective: Objective,
     counted: CountedEntries,
     radius: float,
-    products: AtomProducts | None,
+    products: AtomProducts,
     n_outputs: int,
     start_support: IndexArray,
     start_values: Array,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 from scipy.sparse.linalg import LinearOperator
 
 from .._support.validation import (
@@ -14,6 +14,7 @@ from .._support.validation import (
     check_integer,
     check_kind,
     check_number,
+    check_option,
     check_seed,
     short_repr,
 )
@@ -39,6 +40,7 @@ def make_sparse_regression(
     variance_decay: float = 1.1,
     noise_variance: float = 0.0,
     rng: Seed = None,
+    dtype: DTypeLike = "float64",
 ) -> Federation:
     """Make the paper's synthetic sparse linear regression on heterogeneous clients (Section V-A).
 
@@ -66,6 +68,10 @@ def make_sparse_regression(
     rng : int, Generator or None
         The seed. Each client has its own random numbers: a federation of more clients begins with
         the same ones.
+    dtype : {"float64", "float32"}
+        The precision of the features and the targets, and so of runs on them. float32 has the
+        features of float64, rounded, and takes half the memory; steps that read all of them take
+        about half the time.
 
     Examples
     --------
@@ -83,10 +89,23 @@ def make_sparse_regression(
     matrices = _streamed_matrices(
         n_clients, n_samples, n_features, heterogeneity, variance_decay, seed
     )
-    table = np.empty((len(matrices), *matrices[0].shape))
+    precision = _check_precision(dtype)
+    table = np.empty((len(matrices), *matrices[0].shape), precision)
     for matrix, client_table in zip(matrices, table, strict=True):
-        matrix.draw(seeded(seed, _MATRICES, matrix.client_id), client_table)
+        drawn = client_table if precision == np.float64 else np.empty(client_table.shape)
+        matrix.draw(seeded(seed, _MATRICES, matrix.client_id), drawn)
+        if drawn is not client_table:
+            client_table[:] = drawn
     return _observe(table, truth, noise_variance, lambda i: seeded(seed, _NOISE, i))
+
+
+def _check_precision(dtype: DTypeLike) -> np.dtype[Any]:
+    """Return float32 or float64 by any of its names, or raise a ValueError."""
+    try:
+        name: Any = np.dtype(dtype).name
+    except TypeError:
+        name = dtype
+    return np.dtype(check_option("dtype", name, ("float32", "float64")))
 
 
 def make_sensing(
