@@ -56,12 +56,12 @@ endif
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' Makefile
 
-reproduce: .venv/installed  ## run all notebooks into build/notebooks and list the claims
+reproduce: .venv/compiled  ## run all notebooks into build/notebooks and list the claims
 	cd notebooks && $(BOOK) run $(NB)
 	@echo 'Next: make lab (open them), CLAIMS.md (every claim with its verdict), notebooks/15_your_own_data.ipynb (your own table).'
 
 # Two notebooks run at a time, each in one process: joblib then starts no others.
-test: .venv/tests  ## lint, types, unit tests, then every notebook against its committed outputs
+test: .venv/tests .venv/compiled  ## lint, types, unit tests, then every notebook against its committed outputs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -73,7 +73,7 @@ test: .venv/tests  ## lint, types, unit tests, then every notebook against its c
 structure: .venv/tests  ## print the reading path, and of each file what is long, packed or untyped; check the layers
 	$(BIN)/python tools/structure.py
 
-test-flower: .venv/engine  ## every test of federation on Flower, and the notebook of it
+test-flower: .venv/engine .venv/compiled  ## every test of federation on Flower, and the notebook of it
 	FGMP_FLOWER=1 MPLBACKEND=agg $(BIN)/python -m pytest $(BY_FILE) $(FLOWER_TESTS)
 	$(BIN)/python -m pytest \
 	  --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg $(FLOWER_NOTEBOOKS)
@@ -148,6 +148,11 @@ clean:  ## remove the environment, the builds and the caches
 	$(PYTHON) -m venv .venv
 	@echo 'installing into .venv; the first time this takes some minutes'
 	$(INSTALL) -e '.[notebooks,fast,secure,privacy]'
+	@touch $@
+
+# Before runs that stand side by side, which would each compile the same loops.
+.venv/compiled: .venv/installed fgmp/_compiled/kernels.py tools/loops.py
+	$(BIN)/python tools/loops.py
 	@touch $@
 
 # What only some commands need is added where they are run.

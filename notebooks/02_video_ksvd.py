@@ -184,6 +184,7 @@ print(f"the mean training frame misses {100 * trivial:.3g} % of the frame")
 print(f"the nearest training frame, number {away.argmin() + 1}, misses {100 * away.min():.3g} %")
 print(f"all {n_atoms} atoms miss {100 * np.linalg.norm(everything - frame.ravel()) / size:.3g} %")
 
+
 # %% [markdown]
 # ## What the clients measure
 #

@@ -106,6 +106,7 @@ check_types(globals(), {
          "n_tuning_seeds",
     float: "variance_decay noise_variance l1_weight target",
 })
+assert precision in ("float32", "float64"), f"{precision=}: expected float32 or float64"
 assert len(heterogeneity) == 2 and min(heterogeneity) >= 0, f"{heterogeneity=}: expected two values, each at least 0"
 assert len(sparsity) == len(rounds) == 2 and min(sparsity + rounds) >= 1, f"{sparsity=}, {rounds=}: expected two, >= 1"
 assert n_features >= max(sparsity), f"{n_features=}: expected at least {max(sparsity)=}"
@@ -140,9 +141,9 @@ shown_rounds, long_rounds = rounds
 # A sparse signal $x^\#$ with $\tau$ nonzero entries and norm 1 is observed by $N$ clients. Client $i$ sees
 # $y_i = A_i x^\# + e_i$. The entries of $A_i$ are $\mathcal N(\mu_i, 1/i^{0.2})$, with one mean
 # $\mu_i \sim \mathcal N(0, \alpha)$ for the whole client. So $\alpha$ says how much the clients differ.
-# Its objective is $f_i(x) = \frac{1}{2m}\|A_i x - y_i\|_2^2$. Each seed has its own signal, matrices and noise. Numbers
-# have seven digits (single precision), which is enough for errors that end near 0.01, and halves the time and the bytes
-# of every method.
+# Its objective is $f_i(x) = \frac{1}{2m}\|A_i x - y_i\|_2^2$. Each seed has its own signal, matrices and noise. The
+# rows and the models are in single precision, about seven digits: enough for errors that end near 0.01, and a gradient
+# step takes half the time.
 
 # %%
 def federation(figure, seed):
