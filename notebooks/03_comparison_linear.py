@@ -102,19 +102,18 @@ check_types(globals(), {
     str: "precision",
     list[float]: "heterogeneity rates more_rates",
     list[int]: "sparsity rounds",
-    int: "n_clients n_samples n_features batch_size local_iterations tuning_rounds n_seeds "
-         "n_tuning_seeds",
+    int: "n_clients n_samples n_features batch_size local_iterations tuning_rounds n_seeds n_tuning_seeds",
     float: "variance_decay noise_variance l1_weight target",
 })
-assert precision in ("float32", "float64"), f"{precision=}: expected float32 or float64"
-assert len(heterogeneity) == 2 and min(heterogeneity) >= 0, f"{heterogeneity=}: expected two values, each at least 0"
+assert len(heterogeneity) == 2, f"{heterogeneity=}: expected two values"
 assert len(sparsity) == len(rounds) == 2 and min(sparsity + rounds) >= 1, f"{sparsity=}, {rounds=}: expected two, >= 1"
 assert n_features >= max(sparsity), f"{n_features=}: expected at least {max(sparsity)=}"
 assert 1 <= batch_size <= n_samples, f"{batch_size=}: expected 1 to {n_samples=}"
 assert min(n_clients, local_iterations) >= 1, f"{n_clients=}, {local_iterations=}: expected each at least 1"
 assert min(*rates, *more_rates) > 0, f"{rates=}, {more_rates=}: expected each above 0"
+assert precision in ("float32", "float64"), f"{precision=}: expected float32 or float64"
 assert 1 <= n_seeds <= 1000, f"{n_seeds=}: expected 1 to 1000"
-assert l1_weight >= 0, f"{l1_weight=}: expected at least 0"
+assert min(*heterogeneity, l1_weight) >= 0, f"{heterogeneity=}, {l1_weight=}: expected each at least 0"
 assert min(noise_variance, target) > 0, f"{noise_variance=}, {target=}: expected above 0"
 assert min(tuning_rounds, n_tuning_seeds) >= 1, f"{tuning_rounds=}, {n_tuning_seeds=}: expected each at least 1"
 
