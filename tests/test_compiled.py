@@ -779,3 +779,21 @@ def test_models_in_one_table_are_stacked_as_one_by_one(is_sparse, bad):
         np.testing.assert_equal(at_once.entries, one_by_one.entries)
         assert +at_once.rejected == +one_by_one.rejected
         assert at_once.bytes_up == one_by_one.bytes_up
+
+
+def test_every_loop_is_compiled_once_before_notebooks_and_tests(monkeypatch):
+    """One process of tools/loops.py runs a method of each loop, in both precisions."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "tools")
+    import loops
+
+    every = [one for one in vars(kernels).values() if isinstance(one, compilation.CompiledLoop)]
+    assert len(every) >= 4
+    n_types = np.zeros(len(every), int)
+    for share in loops.SHARES:
+        for loop in every:
+            monkeypatch.setattr(loop, "_compiled_types", set())
+        loops.compile_for(share)
+        n_of_share = np.array([len(loop._compiled_types) for loop in every])
+        assert not n_types[n_of_share > 0].any()
+        n_types += n_of_share
+    np.testing.assert_array_equal(n_types, len(loops.PRECISIONS))

@@ -1,5 +1,7 @@
 """The synthetic model of the paper: moments, seeds, and streamed matrices equal to stored ones."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -128,6 +130,8 @@ def test_clients_with_a_dictionary_draw_their_matrices_once(monkeypatch):
     monkeypatch.setattr(type(fed.clients[0].features), "blocks", None)
     dictionary.products(fed.features)[:] = 0  # a product is the caller's own
     np.testing.assert_array_equal(dictionary.products(fed.features), products)
+    elsewhere = pickle.loads(pickle.dumps(fed))
+    np.testing.assert_array_equal(dictionary.products(elsewhere.features), products)
     with pytest.raises(TypeError):
         fed.clients[0].features @ X
 

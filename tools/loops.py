@@ -1,7 +1,7 @@
 """Compile all loops of fgmp, for both precisions, so that no run in this environment waits for them.
 
 Two processes share the loops. Each loop is compiled by one of them, because both would write its
-file in the cache.
+file in the cache. Where Numba does not work, runs do without loops, and this says so.
 """
 
 import sys
@@ -26,14 +26,14 @@ SHARES = (
 
 
 def compile_for(methods: tuple[fgmp.Method, ...]) -> None:
-    """Run one round of each method in each precision; a run that is not compiled is an error."""
+    """Run one round of each method in each precision, which compiles its loop."""
     for precision in PRECISIONS:
         rows = np.random.default_rng(0).standard_normal((2, 8, 6)).astype(precision)
         federation = fgmp.Federation.from_arrays(rows, rows[:, :, 0], loss="squared")
         for method in methods:
             result = fgmp.simulate(method, federation, rounds=1, rng=0)
             if result.backend != "compiled":
-                raise RuntimeError(f"{method} has run without a loop: {dict(result.fallbacks)}")
+                print(f"{method} runs without a loop: {dict(result.fallbacks)}", file=sys.stderr)
 
 
 def main() -> None:
@@ -47,4 +47,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

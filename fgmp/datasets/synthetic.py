@@ -341,7 +341,8 @@ class _StreamedMatrix(LinearOperator):  # type: ignore[misc]
 
     def _product(self, factor: Array) -> Array:
         for known, product in self.kept:
-            if factor is known:
+            # Atoms may come as a copy, in another precision or from another process.
+            if factor is known or np.array_equal(factor, known):
                 return product.copy()
         return np.concatenate([block @ factor for block in self.blocks()])
 

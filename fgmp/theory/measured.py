@@ -305,9 +305,8 @@ def _distance_to_span(w: Array, columns: Array) -> float:
 
 def _best_projection(w: Array, atoms: Array, sparsity: int) -> IndexArray:
     """Return the atoms, of norm one, whose span is nearest to w, by enumeration of all supports."""
-    gram = atoms.T @ atoms + 1e-12 * np.eye(
-        atoms.shape[1]
-    )  # dependent atoms are no singular system
+    # Dependent atoms are no singular system.
+    gram = atoms.T @ atoms + 1e-12 * np.eye(atoms.shape[1])
     _, best = _longest_projection(gram, atoms.T @ w, sparsity)
     return np.array(best, np.intp)
 
