@@ -24,8 +24,9 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 BOOK := $(CURDIR)/.venv/bin/python -m book
 FLOWER_NOTEBOOKS := $(wildcard notebooks/*_flower.ipynb)
 # What takes longest begins first, so that two workers end together: the list in book/running.py.
-LONGEST := $(foreach number,03 01 14 02 12 11 13 09 04,$(wildcard notebooks/$(number)_*.ipynb))
-NOTEBOOKS := $(LONGEST) $(filter-out $(LONGEST) $(FLOWER_NOTEBOOKS),$(wildcard notebooks/[0-9][0-9]_*.ipynb))
+LONGEST := $(foreach number,03 01 14 02 12 11 13 17 09 04,$(wildcard notebooks/$(number)_*.ipynb))
+IN_ORDER := $(LONGEST) $(filter-out $(LONGEST),$(wildcard notebooks/[0-9][0-9]_*.ipynb))
+NOTEBOOKS := $(filter-out $(FLOWER_NOTEBOOKS),$(IN_ORDER))
 LONGEST_OF_FLOWER := tests/flower/test_hospitals.py tests/flower/test_fitting.py
 FLOWER_TESTS := $(LONGEST_OF_FLOWER) $(filter-out $(LONGEST_OF_FLOWER),$(wildcard tests/flower/test_*.py))
 # A worker takes one file after another, in the order that is given.
