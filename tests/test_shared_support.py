@@ -17,7 +17,7 @@ from fgmp.dictionaries import StandardBasis
 from fgmp.rounds import Streams
 from fgmp.shared_support.elimination import eliminated
 from fgmp.shared_support.newton import LocalSteps, SupportState
-from fgmp.shared_support.sketches import SketchContext, hash_matrices
+from fgmp.shared_support.sketches import SketchContext, hash_matrix
 from fgmp.sparse_model import SparseModel
 
 pytestmark = pytest.mark.usefixtures("backend")
@@ -220,9 +220,8 @@ def test_sketch_has_signed_sums_and_its_estimate_is_their_median(
     gradient = np.random.default_rng(seed).standard_normal((n_atoms, *outputs))
     way = fgmp.CountSketch(rows, columns)
     question = SketchContext(1, StandardBasis(), seed, 2)
-    signs = np.array(
-        [matrix.toarray() for matrix in hash_matrices(seed, 2, rows, columns, n_atoms, "d")]
-    )
+    matrix = hash_matrix(seed, 2, rows, columns, n_atoms, "d")
+    signs = matrix.toarray().reshape(rows, columns, n_atoms)
     sketch = way.encode(np.asfortranarray(gradient), question)
     np.testing.assert_allclose(sketch, np.einsum("rca,a...->rc...", signs, gradient), atol=1e-12)
     estimates = np.einsum("rca,rc...->ra...", signs, sketch)
@@ -277,7 +276,7 @@ def test_hashes_fill_buckets_evenly_with_both_signs():
     """Each atom is in one bucket of each row, and two atoms rarely meet."""
     collisions = 0
     for number in range(400):
-        signs = np.array([matrix.toarray() for matrix in hash_matrices(3, number, 3, 5, 23, "d")])
+        signs = hash_matrix(3, number, 3, 5, 23, "d").toarray().reshape(3, 5, 23)
         assert (np.abs(signs).sum(axis=1) == 1).all()
         assert (
             {-1, 1}

@@ -213,22 +213,25 @@ class CountSketch:
         """Return the sketch, with the same hashes for each output, or a short gradient itself."""
         if self._sends_gradient(context.sparsity, len(gradient)):
             return gradient
-        matrices = self._hash_matrices(context, len(gradient), gradient.dtype)
-        return np.stack([matrix @ gradient for matrix in matrices])
+        sketch = self._hash_matrix(context, len(gradient), gradient.dtype) @ gradient
+        return np.asarray(sketch.reshape(self.rows, -1, *gradient.shape[1:]))
 
     def decode(self, mean: Array, context: SketchContext, shape: tuple[int, ...]) -> Array:
         """Return the estimates of all entries of the mean gradient, of the shape of a model."""
         if self._sends_gradient(context.sparsity, shape[0]):
             return mean
-        matrices = self._hash_matrices(context, shape[0], mean.dtype)
-        estimates = [matrix.T @ row for matrix, row in zip(matrices, mean, strict=True)]
-        return np.asarray(np.median(estimates, axis=0), mean.dtype)
+        # An atom, which is a column of the matrix, is in one bucket of each row of the sketch.
+        by_atom = self._hash_matrix(context, shape[0], mean.dtype).tocsc()
+        buckets = by_atom.indices.reshape(-1, self.rows)
+        signs = by_atom.data.reshape(-1, self.rows, *[1] * len(shape[1:]))
+        estimates = signs * mean.reshape(-1, *shape[1:])[buckets]
+        return np.asarray(np.median(estimates, axis=1), mean.dtype)
 
-    def _hash_matrices(
+    def _hash_matrix(
         self, context: SketchContext, n_atoms: int, dtype: np.dtype[Any]
-    ) -> tuple[sparse.csr_array, ...]:
+    ) -> sparse.csr_array:
         columns = self._columns(context.sparsity, n_atoms)
-        return hash_matrices(
+        return hash_matrix(
             context.seed, context.round, self.rows, columns, n_atoms, precision=dtype.char
         )
 
@@ -244,12 +247,13 @@ class CountSketch:
 
 
 @lru_cache(maxsize=4)  # all clients of a round have the same
-def hash_matrices(
+def hash_matrix(
     seed: int, round_number: int, rows: int, columns: int, n_atoms: int, precision: str
-) -> tuple[sparse.csr_array, ...]:
-    """Return for each row of a sketch the sparse matrix, shape (columns, n_atoms), that makes it.
+) -> sparse.csr_array:
+    """Return the sparse matrix, shape (rows * columns, n_atoms), that makes a sketch.
 
-    A column holds the sign of an atom at the bucket of the atom. The k-th atom of a random
+    Each row of the sketch has `columns` rows of it, which are its buckets. There a column of the
+    matrix holds the sign of an atom at the bucket of the atom. The k-th atom of a random
     permutation goes to bucket k modulo `columns`, so that buckets are even.
     """
     sequence = np.random.SeedSequence(seed, spawn_key=(_PURPOSE, round_number))
@@ -257,8 +261,7 @@ def hash_matrices(
     atoms_in_order = np.tile(np.arange(n_atoms), (rows, 1))
     permutations = generator.permuted(atoms_in_order, axis=1).astype(np.int32)
     signs = (2 * generator.integers(0, 2, (rows, n_atoms)) - 1).astype(precision)
-    buckets = np.arange(n_atoms, dtype=np.int32) % columns
-    return tuple(
-        sparse.csr_array((row_signs, (buckets, permutation)), shape=(columns, n_atoms))
-        for row_signs, permutation in zip(signs, permutations, strict=True)
-    )
+    first_buckets = columns * np.arange(rows, dtype=np.int32)
+    buckets = first_buckets[:, None] + np.arange(n_atoms, dtype=np.int32) % columns
+    places = (buckets.reshape(-1), permutations.reshape(-1))
+    return sparse.csr_array((signs.reshape(-1), places), shape=(rows * columns, n_atoms))
