@@ -98,10 +98,10 @@ def federation(alpha, seed, noise_variance=0.0, n_clients=n_clients):
 
 
 # %% tags=["hide-input"]
-def condition_at_least(client):
+def conditions_at_least(fed):
     count = min(4 * sparsity, n_samples, n_features)
     columns = np.random.default_rng(0).choice(n_features, count, replace=False)
-    return np.linalg.cond(client.columns(columns)) ** 2
+    return np.linalg.cond(fed.features[:, columns].reshape(n_clients, n_samples, count)) ** 2
 
 
 # %% [markdown]
@@ -161,8 +161,7 @@ def experiment(alpha, seed):
     feds = clean, noisy
     curves = [[error_curve(fed, K, seed, callbacks=fgmp.stop_at(exact)) for K in Ks] for fed in feds]
     level = [[np.pad(c, (0, rounds + 1 - len(c)), mode="edge") for c in row] for row in curves]
-    conditions = [condition_at_least(client) for client in clean.clients]
-    return level, floors(noisy), min(conditions)
+    return level, floors(noisy), conditions_at_least(clean).min()
 
 
 # %% tags=["hide-input"]
@@ -426,9 +425,10 @@ claim("fig1-residual",
 # %%
 def centre(fed):
     """The same clients, each with the means of its columns and of its observations subtracted."""
-    As = [client.features - client.features.mean(axis=0) for client in fed.clients]
-    ys = [client.targets - client.targets.mean() for client in fed.clients]
-    return fgmp.Federation.from_arrays(As, ys, truth=fed.truth)
+    A = fed.features.reshape(n_clients, n_samples, n_features)
+    y = fed.targets.reshape(n_clients, n_samples)
+    A, y = A - A.mean(axis=1, keepdims=True), y - y.mean(axis=1, keepdims=True)
+    return fgmp.Federation.from_arrays(A, y, truth=fed.truth)
 
 
 # %%

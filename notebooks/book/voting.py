@@ -10,7 +10,6 @@ from IPython.display import publish_display_data
 from PIL import Image
 
 import fgmp
-from fgmp.sparse_model import SparseModel
 
 from .figures import STYLE, VERMILLION, alt, panels
 from .sliding import page
@@ -26,6 +25,19 @@ KNOBS = {
     "clients": (1, 5, 30),
     "solver": tuple(SOLVERS),
 }
+
+
+class KeptVotes(fgmp.Aggregator):
+    """The mean, as by default; and which features each client has in its answer, of every round."""
+
+    def __init__(self):
+        self.votes = []
+
+    def __call__(self, updates):
+        votes = np.zeros(updates.rows().shape, dtype=bool)
+        votes[updates.entries] = True
+        self.votes.append(votes)
+        return updates.mean()
 
 
 def count_votes(method, fed, rounds=SHOWN):
@@ -48,13 +60,10 @@ def count_votes(method, fed, rounds=SHOWN):
         The server's model before the first round, and after each.
     """
     models = [np.zeros(fed.n_features)]
-    models += [fgmp.simulate(method, fed, rounds=t, rng=0).x for t in range(1, rounds + 1)]
-    votes = np.zeros((rounds, len(fed.clients), fed.n_features), dtype=bool)
-    for t, model in enumerate(models[:-1]):
-        for number, client in enumerate(fed.clients):
-            answer = method.client_update(client, SparseModel.of(model), np.random.default_rng(0))
-            votes[t, number, answer.support] = True
-    return votes, np.array(models)
+    for t in range(1, rounds + 1):
+        kept = KeptVotes()
+        models.append(fgmp.simulate(method, fed, rounds=t, rng=0, aggregator=kept).x)
+    return np.array(kept.votes), np.array(models)
 
 
 def draw_votes(axes, votes, true) -> None:
