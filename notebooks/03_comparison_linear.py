@@ -612,8 +612,8 @@ alt(picture, """The relative error at the end, as dots with bars: the oracle is 
 # The support is right, or nearly so: least squares on it closes most of the gap. It is the values that are off, by
 # much more than noise in the data of all clients would explain, so the residual is made at the clients. Besides the
 # true columns a client fits $2\tau$ further ones, which it chose by its gradient. Full batches choose and fit on the
-# same rows, and are worse. Without the common part of the gradient the residual is less than half as large on some
-# seeds, and the same in the median. So the effect that [01_linear_convergence](01_linear_convergence.ipynb) found
+# same rows, and are worse. Without the common part of the gradient the residual is less than half of FedGradMP's median
+# on some seeds, and above it on others. So the effect that [01_linear_convergence](01_linear_convergence.ipynb) found
 # behind its peak is one cause here, and something else is at work that we have not found.
 #
 # **How much of the contest is about means?** A large part. The first of the changes at the end takes the means away,
