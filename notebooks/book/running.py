@@ -41,9 +41,9 @@ runpy.run_module("papermill", run_name="__main__", alter_sys=True)
 """
 # Modules of the book that compute what a notebook shows.
 EXPERIMENTS = (voting, writers)
-# Notebooks that begin before the others, by number: the longest, so that all processes end together; 03 and 01, which
-# read memory most of the time, not side by side. The Makefile has the same list.
-FIRST = ("03", "14", "13", "01", "15", "02", "12", "11", "17", "09", "04")
+# Notebooks that begin before the others, by number: the longest, so that all processes end together. The Makefile has
+# the same list.
+FIRST = ("03", "01", "14", "02", "12", "11", "13", "17", "09", "04")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
