@@ -14,7 +14,6 @@ from .._support.validation import (
     check_integer,
     check_kind,
     check_number,
-    check_option,
     check_seed,
     short_repr,
 )
@@ -26,6 +25,11 @@ from ..sparse_model import Array
 # Rows of a streamed matrix that are drawn at a time: 20 MB for the frames of the paper. With fewer,
 # Psi is read from memory so often that this takes as long as the random numbers.
 _BLOCK_ROWS = 32
+
+_PRECISIONS: dict[str, type[np.float32] | type[np.float64]] = {
+    "float32": np.float32,
+    "float64": np.float64,
+}
 
 # The purposes of random numbers: each has its own stream of the seed.
 _TRUTH, _MEANS, _MATRICES, _NOISE = range(4)
@@ -92,20 +96,21 @@ def make_sparse_regression(
     precision = _check_precision(dtype)
     table = np.empty((len(matrices), *matrices[0].shape), precision)
     for matrix, client_table in zip(matrices, table, strict=True):
-        drawn = client_table if precision == np.float64 else np.empty(client_table.shape)
+        drawn = client_table if precision is np.float64 else np.empty(client_table.shape)
         matrix.draw(seeded(seed, _MATRICES, matrix.client_id), drawn)
         if drawn is not client_table:
             client_table[:] = drawn
     return _observe(table, truth, noise_variance, lambda i: seeded(seed, _NOISE, i))
 
 
-def _check_precision(dtype: DTypeLike) -> np.dtype[Any]:
+def _check_precision(dtype: DTypeLike) -> type[np.float32] | type[np.float64]:
     """Return float32 or float64 by any of its names, or raise a ValueError."""
     try:
-        name: Any = np.dtype(dtype).name
-    except TypeError:
-        name = dtype
-    return np.dtype(check_option("dtype", name, ("float32", "float64")))
+        return _PRECISIONS[np.dtype(dtype).name]
+    except (TypeError, KeyError):
+        raise ValueError(
+            f"dtype is {short_repr(dtype)}; expected {' or '.join(_PRECISIONS)}"
+        ) from None
 
 
 def make_sensing(

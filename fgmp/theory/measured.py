@@ -332,7 +332,8 @@ def _longest_projection(gram: Array, cosines: Array, count: int) -> tuple[float,
         one, other = np.unravel_index(pairs.argmax(), pairs.shape)
         return float(pairs[one, other]), [int(one), int(other)]
 
-    most, best = -np.inf, [0]
+    most = -np.inf
+    best = [0]
     for first in range(len(gram) - count + 1):
         later = slice(first + 1, None)
         share = gram[first, later] / squares[first]
