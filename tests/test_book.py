@@ -13,9 +13,11 @@ import sys
 import time
 from pathlib import Path
 
+import nbformat
 import numpy as np
 import PIL.Image
 import pytest
+from click.testing import CliRunner
 
 import book
 from book import __main__ as book_main
@@ -180,7 +182,7 @@ def test_sweep_writes_a_table_and_resumes_from_it(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", f"{pairs.NOTEBOOKS}:{ROOT}")
     toy = tmp_path / "03_toy.py"
     toy.write_text(TOY)
-    running.command(toy, toy.with_suffix(".ipynb"), {}, alone=True)
+    nbformat.write(running.unexecuted(toy, {}), toy.with_suffix(".ipynb"))
     reports = []
     out = tmp_path / "out"
     points = [{"several": 2} | point for point in running.grid(["alpha=0.5,3,1e1"])]
@@ -444,7 +446,7 @@ def test_interrupted_sweep_marks_the_points_that_began(tmp_path):
     out = tmp_path / "out"
     toy.write_text(waits)
     environment = os.environ | {"PYTHONPATH": f"{pairs.NOTEBOOKS}:{ROOT}"}
-    running.command(toy, toy.with_suffix(".ipynb"), {}, alone=True)
+    nbformat.write(running.unexecuted(toy, {}), toy.with_suffix(".ipynb"))
     call = [sys.executable, "-c", INTERRUPTED, str(toy), str(out)]
     process = subprocess.Popen(
         call, env=environment, start_new_session=True, stderr=subprocess.PIPE
@@ -510,6 +512,28 @@ def test_run_that_failed_or_broke_off_is_made_again(toy_that_ran):
     assert running.reason_to_run(toy, output, parameters) == "it has no run"
     assert list(running.run_all([(toy, output, {"alpha": 10})])) != [""]
     assert running.reason_to_run(toy, output, {"alpha": 10}) == "its last run failed"
+
+
+def test_kernel_that_dies_is_named_and_the_other_notebooks_go_on(toy_that_ran, tmp_path):
+    """Its run counts as one that broke off."""
+    toy, output, parameters = toy_that_ran
+    dying = tmp_path / "04_toy.py"
+    dying.write_text(TOY + "\n# %%\nimport os\n\nos._exit(1)\n")
+    broken = tmp_path / "out" / "04_toy.ipynb"
+    tasks = [(dying, broken, {}), (toy, output, parameters)]
+    assert list(running.run_all(tasks)) == ["DeadKernelError: Kernel died", ""]
+    assert running.reason_to_run(dying, broken, {}) == "its last run broke off"
+
+
+def test_notebook_is_executed_for_a_cluster_by_one_command(toy_that_ran):
+    """It prints what stopped the notebook, and nothing where it ran through."""
+    toy, output, _ = toy_that_ran
+    for alpha, said in ((2, ""), (10, "AssertionError: alpha=10: expected below 9")):
+        arguments = ["execute", str(toy), str(output), json.dumps({"alpha": alpha})]
+        done = CliRunner().invoke(main, args=arguments)
+        assert done.exit_code == 0
+        assert done.output.strip() == said
+        assert pairs.parameters(pairs.read(output))["alpha"] == alpha
 
 
 def test_kept_notebook_has_the_words_of_today_and_the_outputs_of_its_run(toy_that_ran):
@@ -625,7 +649,8 @@ def test_paper_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys, nothing_r
     monkeypatch.setattr(keeping, "keep", lambda run, output: kept.append((run, output)))
     monkeypatch.setattr(ledger, "main", lambda: None)
     output = tmp_path / "paper" / f"{done.name}.ipynb"
-    running.command(done.source, output, done.parameters, alone=True)
+    output.parent.mkdir()
+    nbformat.write(running.unexecuted(done.source, done.parameters), output)
     notebook = json.loads(output.read_text())
     notebook["metadata"]["papermill"] = {"end_time": "2026-11-26T00:00:00", "exception": None}
     output.write_text(json.dumps(notebook))
@@ -709,5 +734,5 @@ def test_play_with_another_output_is_named_with_that_output(tmp_path, monkeypatc
 
 def plays_after_writing(source):
     """The plays of a notebook of which only the .py half has been written."""
-    running.command(source, source.with_suffix(".ipynb"), {}, alone=True)
+    nbformat.write(running.unexecuted(source, {}), source.with_suffix(".ipynb"))
     return plays.plays_of(source)

@@ -308,13 +308,11 @@ def test_notebook_with_small_parameters_runs_with_readable_figures(name, number,
     """No error, and no fault in a figure."""
     out = tmp_path / "out.ipynb"
     report = tmp_path / "faults.txt"
-    call = running.command(pairs.find(name), out, SMALL[name][number], alone=True)
-    notebook = pairs.read(out)
+    parameters = SMALL[name][number]
+    notebook = running.unexecuted(pairs.find(name), parameters)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(HOOK.format(target=str(report))))
-    nbformat.write(notebook, out)
     report.touch()
-    subprocess.run(call, capture_output=True)
-    assert running.problem(pairs.read(out)) == ""
+    assert running.execute(notebook, pairs.NOTEBOOKS, out, parameters, alone=True) == ""
     assert report.read_text() == ""
     assert pairs.read(out).metadata.papermill.exception is None
 

@@ -1,5 +1,6 @@
 """The notebooks from the command line, in their folder: ``python -m book run 01 -p alpha=0.5``."""
 
+import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -194,6 +195,15 @@ def sweep(name, grid, given, out, jobs, dask) -> None:
     done = running.sweep(source, points, out, jobs, dask, click.echo)
     click.echo(f"{done} of {len(points)} points have their result, see {out / 'sweep.csv'}")
     sys.exit(done < len(points))
+
+
+@main.command("execute", hidden=True)
+@click.argument("source", type=PATH)
+@click.argument("output", type=PATH)
+@click.argument("parameters")
+def execute_one(source, output, parameters) -> None:
+    """Run one notebook and print what stopped it; a worker of a Dask cluster calls it so."""
+    click.echo(running.run(source, output, json.loads(parameters), alone=False))
 
 
 @main.command("plays")

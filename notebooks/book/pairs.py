@@ -7,7 +7,8 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-NOTEBOOKS = Path(__file__).resolve().parents[1]
+from .store import NOTEBOOKS
+
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
 

@@ -6,11 +6,9 @@ import itertools
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import jupytext
@@ -19,6 +17,11 @@ import numpy as np
 import papermill
 import yaml
 from joblib import Parallel, delayed, parallel_config
+from jupyter_client import AsyncKernelManager
+from nbformat import NotebookNode
+from papermill.exceptions import PapermillExecutionError
+from traitlets import Dict
+from traitlets.config import Config
 
 import fgmp
 
@@ -26,19 +29,6 @@ from . import voting, writers
 from .pairs import NOTEBOOKS, claims, find, normalise, read
 
 Task = tuple[Path, Path, dict]  # the .py half, the notebook that is written, the parameters
-# The folder, beside the outputs, of what is to be executed: one for each process that runs notebooks.
-STARTS = f".starts-{os.getpid()}"
-# Papermill with variables that are set before anything is imported: Windows has no `env`. The output stands for a run
-# that has begun, and papermill writes it again at the end: to write it after every cell took a tenth of the time of
-# notebooks with many cells.
-START_PAPERMILL = """
-import json, os, runpy, shutil, sys
-os.environ.update(json.loads(sys.argv.pop(1)))
-start, output, *_ = sys.argv[1:]
-if start != output:
-    shutil.copyfile(start, output)
-runpy.run_module("papermill", run_name="__main__", alter_sys=True)
-"""
 # Modules of the book that compute what a notebook shows.
 EXPERIMENTS = (voting, writers)
 # Notebooks that begin before the others, by number: the longest, so that all processes end together. The Makefile has
@@ -105,30 +95,71 @@ def reason_to_run(source: Path, output: Path, parameters: dict) -> str:
     return f"changed since its last run: {', '.join(changed)}" if changed else ""
 
 
-def command(
-    source: Path, output: Path, parameters: dict, alone: bool, start: Path | None = None
-) -> list[str]:
-    """Write what is to be executed, and say how: it runs in the folder of the source, on one thread unless told.
+class Kernel(AsyncKernelManager):
+    """The process that executes a notebook, in its folder, with variables set before anything is imported."""
 
-    It is written to `start`, in place of the output, so that the output is there once the run has begun.
-    """
-    start = start or output
-    output.parent.mkdir(parents=True, exist_ok=True)
-    start.parent.mkdir(parents=True, exist_ok=True)
-    notebook = normalise(jupytext.read(source))
-    notebook.metadata["made_of"] = made_of(source, parameters)  # papermill keeps it
-    nbformat.write(notebook, start)
+    variables = Dict(help="Variables of the environment, beside those that are set.").tag(
+        config=True
+    )
+
+    async def _async_start_kernel(self, **options):
+        environment = os.environ | self.variables
+        # It greets each start with a warning about its port on this machine; errors of cells take another way.
+        await super()._async_start_kernel(env=environment, stderr=subprocess.DEVNULL, **options)
+
+    start_kernel = _async_start_kernel
+
+
+def variables_of_kernel(alone: bool) -> dict[str, str]:
+    """Variables of the environment of a notebook: one thread unless told, and one process beside other notebooks."""
     variables = {name: os.environ.get(name, "1") for name in THREADS}
     variables["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # as in Jupyter
     if "FGMP_DATA" in os.environ:
         variables["FGMP_DATA"] = os.path.abspath(os.environ["FGMP_DATA"])
     if not alone:  # other notebooks use the other cores
         variables["JOBLIB_MULTIPROCESSING"] = "0"
-    call = [sys.executable, "-c", START_PAPERMILL, json.dumps(variables)]
-    options = ["--cwd", str(source.parent), "--kernel", "python3", "--no-progress-bar"]
-    options.append("--no-request-save-on-cell-execute")
-    options += ["--parameters_yaml", yaml.safe_dump(parameters)] if parameters else []
-    return [*call, str(start), str(output), *options]
+    return variables
+
+
+def unexecuted(source: Path, parameters: dict) -> NotebookNode:
+    """A notebook as it is executed, with digests of what its outputs will depend on, which papermill keeps."""
+    notebook = normalise(jupytext.read(source))
+    notebook.metadata["made_of"] = made_of(source, parameters)
+    return notebook
+
+
+def execute(
+    notebook: NotebookNode, folder: Path, output: Path, parameters: dict, alone: bool
+) -> str:
+    """Execute a notebook in a folder; say what stopped it, in one line, or nothing where it ran through.
+
+    The output stands for a run that has begun, and is written again at the end alone: to write it after every cell
+    took a tenth of the time of notebooks with many cells.
+    """
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(notebook, output)
+        papermill.execute_notebook(
+            notebook,
+            output,
+            parameters,
+            kernel_name="python3",
+            progress_bar=False,
+            request_save_on_cell_execute=False,
+            kernel_manager_class=Kernel,
+            config=Config(Kernel={"variables": variables_of_kernel(alone)}),
+            resources={"metadata": {"path": str(folder)}},
+        )
+    except PapermillExecutionError as error:
+        return in_one_line(error.ename, error.evalue)
+    except Exception as error:  # a kernel that died, a full disk: the other notebooks go on
+        return in_one_line(type(error).__name__, error)
+    return ""
+
+
+def in_one_line(kind: str, what: object) -> str:
+    """The name of an error and what it says."""
+    return " ".join(f"{kind}: {what}".split())
 
 
 def longest_first(tasks: list[Task]) -> list[Task]:
@@ -140,59 +171,46 @@ def longest_first(tasks: list[Task]) -> list[Task]:
 def run_all(tasks: list[Task], jobs: int = 1, address: str | None = None) -> Iterator[str]:
     """Execute (source, output, parameters) each; yields what stopped it, in one line, empty where it ran through.
 
-    `address` is that of a Dask scheduler, whose workers share the tasks in place of `jobs` processes of this machine;
+    `address` is that of a Dask scheduler, whose workers share the tasks in place of `jobs` kernels of this machine;
     they need to see the same files.
     """
-    alone = len(tasks) <= jobs and address is None
-    starts = [output.parent / STARTS / output.name for _, output, _ in tasks]
-    calls = [
-        command(*task, alone=alone, start=start) for task, start in zip(tasks, starts, strict=True)
-    ]
     for _, output, _ in tasks:
         output.unlink(missing_ok=True)
     if address:
-        from distributed import Client
-    dask, threads = (
-        {"backend": "dask", "wait_for_workers_timeout": 60},
-        {"backend": "threading", "n_jobs": jobs},
-    )
-    try:
-        with (
-            Client(address) if address else nullcontext(),
-            parallel_config(**(dask if address else threads)),
-        ):
-            runs = (delayed(subprocess.run)(call, capture_output=True, text=True) for call in calls)
-            done = Parallel(batch_size=1, return_as="generator")(runs)
-            for (_, output, _), call, result in zip(tasks, calls, done, strict=True):
-                for _ in range(
-                    2
-                ):  # kernels that start at one moment may be given one port: the later dies at once
-                    if "Kernel died before replying" in result.stderr:
-                        result = subprocess.run(call, capture_output=True, text=True)
-                yield stopped_by(output, result)
-    finally:
-        for folder in {start.parent for start in starts}:
-            shutil.rmtree(folder, ignore_errors=True)
+        yield from run_all_on_dask(tasks, address)
+        return
+    alone = len(tasks) <= jobs
+    runs = (delayed(run)(*task, alone) for task in tasks)
+    # Threads, each of which waits for the kernel of its notebook.
+    yield from Parallel(jobs, batch_size=1, return_as="generator", backend="threading")(runs)
 
 
-def stopped_by(output: Path, result: subprocess.CompletedProcess) -> str:
-    """What stopped a run, in one line: the error in the notebook, or else the last line that papermill wrote."""
-    if not result.returncode:
-        return ""
-    error = problem(read(output)) if output.exists() else ""
-    return (
-        error
-        or result.stderr.strip().rpartition("\n")[2]
-        or f"papermill ended with {result.returncode}"
-    )
+def run_all_on_dask(tasks: list[Task], address: str) -> Iterator[str]:
+    """The same on the workers of a Dask scheduler."""
+    from distributed import Client
 
-
-def problem(notebook) -> str:
-    """The error that stopped a notebook, in one line."""
-    errors = [
-        o for cell in notebook.cells for o in cell.get("outputs", []) if o.output_type == "error"
+    calls = [
+        [sys.executable, "-m", "book", "execute", source, output, json.dumps(parameters)]
+        for source, output, parameters in tasks
     ]
-    return "".join(" ".join(f"{one.ename}: {one.evalue}".split()) for one in errors[:1])
+    with Client(address), parallel_config("dask", wait_for_workers_timeout=60):
+        runs = (
+            delayed(subprocess.run)(call, cwd=NOTEBOOKS, capture_output=True, text=True)
+            for call in calls
+        )
+        for done in Parallel(batch_size=1, return_as="generator")(runs):
+            if done.returncode:
+                yield (
+                    done.stderr.strip().rpartition("\n")[2]
+                    or f"python ended with {done.returncode}"
+                )
+            else:
+                yield done.stdout.strip()
+
+
+def run(source: Path, output: Path, parameters: dict, alone: bool = True) -> str:
+    """Execute a notebook from its .py half; say what stopped it, in one line, or nothing where it ran through."""
+    return execute(unexecuted(source, parameters), source.parent, output, parameters, alone)
 
 
 def sweep(source: Path, points: list[dict], out: Path, jobs=1, address=None, report=print) -> int:

@@ -10,10 +10,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from .pairs import NOTEBOOKS
-
 __all__ = ["stored"]
 
+NOTEBOOKS = Path(__file__).resolve().parents[1]
 RUNS = NOTEBOOKS.parent / "build" / "runs"
 
 

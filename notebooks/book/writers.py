@@ -12,8 +12,7 @@ import fgmp
 from fgmp.datasets.digits import DigitsByWriter
 
 from .claims import each
-from .pairs import NOTEBOOKS
-from .store import stored
+from .store import NOTEBOOKS, stored
 
 __all__ = ["CODINGS", "Accuracies", "Learning", "cell_of", "coded_digits", "kept_table", "learn"]
 __all__ += ["learn_all", "table_of"]
