@@ -13,17 +13,19 @@ import sys
 import time
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import nbformat
 import numpy as np
 import PIL.Image
 import pytest
 from click.testing import CliRunner
+from IPython.core.pylabtools import print_figure
 
 import book
 from book import __main__ as book_main
 from book import claim, claims, keeping, ledger, overview, pairs, plays, running, writers
 from book.__main__ import main
-from book.figures import BoundBesideError, describe, panels, stored_figure
+from book.figures import STORED_DPI, BoundBesideError, curve, describe, panels, stored_figure
 
 ROOT = pairs.NOTEBOOKS.parent
 TOY = """# %% [markdown]
@@ -226,6 +228,35 @@ def test_stored_figure_is_sharp_and_has_its_size_and_words():
     assert shown["alt"] == "without noise; |x|_2 against round; FedGradMP | A^T A"
     figure.clear()
     assert describe(figure) == "A picture without words"
+
+
+def figure_with_odd_parts(layout):
+    """Return a figure with a text outside of its axes, logarithmic axes, legends and a title of all."""
+    figure, axes = plt.subplots(1, 2, figsize=(5, 3), layout=layout)
+    for number, ax in enumerate(axes):
+        curve(ax, range(1, 9), np.random.default_rng(number).random((3, 8)), "a method")
+        ax.set(yscale="log", title="$A^T A$", xlabel="round", ylabel="relative error")
+        ax.legend(loc="best")
+    ax.text(1.1, 0.5, "outside", transform=ax.transAxes)
+    figure.suptitle("Two panels")
+    return figure
+
+
+@pytest.mark.parametrize("layout", ["constrained", "tight", "none"])
+def test_stored_figure_has_the_pixels_of_ipython(layout):
+    """IPython draws a figure, once it is laid out, twice."""
+    encoded, _ = stored_figure(figure_with_odd_parts(layout))
+    other = figure_with_odd_parts(layout)
+    if layout != "none":
+        other.get_layout_engine().execute(other)
+        other.set_layout_engine("none")
+    expected = print_figure(other, dpi=STORED_DPI)
+    with (
+        PIL.Image.open(io.BytesIO(base64.b64decode(encoded))) as found,
+        PIL.Image.open(io.BytesIO(expected)) as drawn_twice,
+    ):
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(drawn_twice.convert("RGB")))
+    plt.close("all")
 
 
 def test_bound_beside_errors_is_that_by_hand():

@@ -12,7 +12,6 @@ from io import BytesIO
 import matplotlib.pyplot as plt
 import numpy as np
 from IPython import get_ipython
-from IPython.core.pylabtools import print_figure
 from matplotlib.colors import Normalize, to_rgb
 from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d.art3d import Line3DCollection
@@ -99,17 +98,25 @@ def use_style() -> None:
 
 def stored_figure(figure: Figure) -> tuple[str, dict]:
     """A figure as an encoded PNG, with the size in which it is shown and its description."""
-    stored, shown = BytesIO(), STYLE["figure.dpi"] / STORED_DPI
-    # Print draws twice, to cut the margins; the layout, which takes as long as a drawing, is made once.
-    layout = figure.get_layout_engine()
+    drawn, stored = BytesIO(), BytesIO()
+    # A figure that finds its margins itself is laid out and drawn twice. Once is enough, if the layout is kept and the
+    # margins are measured at the dots of the drawing, because text has other sizes at others.
+    layout, dpi = figure.get_layout_engine(), figure.dpi
     if layout is not None:
         layout.execute(figure)
         figure.set_layout_engine("none")
-    with Image.open(BytesIO(print_figure(figure, fmt="png", dpi=STORED_DPI))) as picture:
-        picture.convert("RGB").save(stored, "PNG")  # a tenth smaller, as nothing is transparent
-        size = {"width": round(picture.width * shown), "height": round(picture.height * shown)}
+    figure.set_dpi(STORED_DPI)
+    margins = figure.get_tightbbox(figure.canvas.get_renderer())
+    figure.set_dpi(dpi)
+    bounds = margins.padded(plt.rcParams["savefig.pad_inches"])
+    figure.savefig(drawn, dpi=STORED_DPI, bbox_inches=bounds, pil_kwargs={"compress_level": 0})
     if layout is not None:
         figure.set_layout_engine(layout)
+
+    with Image.open(drawn) as picture:
+        picture.convert("RGB").save(stored, "PNG")  # a tenth smaller, as nothing is transparent
+    shown = STYLE["figure.dpi"] / STORED_DPI
+    size = {"width": round(picture.width * shown), "height": round(picture.height * shown)}
     encoded = b64encode(stored.getvalue()).decode()
     return encoded, size | {"alt": figure.get_label() or describe(figure)}
 
