@@ -104,7 +104,9 @@ def stored_figure(figure: Figure) -> tuple[str, dict]:
     layout, dpi = figure.get_layout_engine(), figure.dpi
     if layout is not None:
         layout.execute(figure)
-        figure.set_layout_engine("none")
+        # None at all: "none" leaves one that does nothing, for which the figure is drawn once more.
+        with plt.rc_context({"figure.constrained_layout.use": False}):
+            figure.set_layout_engine(None)
     figure.set_dpi(STORED_DPI)
     margins = figure.get_tightbbox(figure.canvas.get_renderer())
     figure.set_dpi(dpi)

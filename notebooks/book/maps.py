@@ -26,7 +26,8 @@ def draw_differences(ax, cells, rows, columns, limit=0.1):
         if not len(values):
             continue
         colour = "white" if abs(np.median(values)) > 0.7 * limit else "black"
-        centred = {"ha": "center", "color": colour}
+        # It lies within its cell, so that no margin depends on it.
+        centred = {"ha": "center", "color": colour, "in_layout": False}
         ax.text(column, row - 0.02, signed(np.median(values)), va="bottom", fontsize=9, **centred)
         if len(values) > 1:
             half = signed(np.ptp(values) / 2).lstrip("+")
