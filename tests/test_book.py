@@ -556,6 +556,20 @@ def test_kernel_that_dies_is_named_and_the_other_notebooks_go_on(toy_that_ran, t
     assert running.reason_to_run(dying, broken, {}) == "its last run broke off"
 
 
+@pytest.mark.parametrize(("n_deaths", "ends_well"), [(0, True), (1, True), (2, True), (3, False)])
+def test_kernel_that_dies_before_its_first_reply_is_started_again(
+    n_deaths, ends_well, tmp_path, monkeypatch
+):
+    """Twice at most: two processes may have given it a port that was taken."""
+    died = "RuntimeError: Kernel died before replying to kernel_info"
+    outcomes = [died] * n_deaths + [""]
+    monkeypatch.setattr(running, "execute", lambda *_: outcomes.pop(0))
+    toy = tmp_path / "03_toy.py"
+    toy.write_text(TOY)
+    assert running.run(toy, tmp_path / "out.ipynb", {}) == ("" if ends_well else died)
+    assert len(outcomes) == (0 if ends_well else 1)
+
+
 def test_notebook_is_executed_for_a_cluster_by_one_command(toy_that_ran):
     """It prints what stopped the notebook, and nothing where it ran through."""
     toy, output, _ = toy_that_ran

@@ -105,7 +105,7 @@ def stored_figure(figure: Figure) -> tuple[str, dict]:
     if layout is not None:
         layout.execute(figure)
         # None at all: "none" leaves one that does nothing, for which the figure is drawn once more.
-        with plt.rc_context({"figure.constrained_layout.use": False}):
+        with plt.rc_context({"figure.constrained_layout.use": False, "figure.autolayout": False}):
             figure.set_layout_engine(None)
     figure.set_dpi(STORED_DPI)
     margins = figure.get_tightbbox(figure.canvas.get_renderer())

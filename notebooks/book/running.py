@@ -34,6 +34,8 @@ EXPERIMENTS = (voting, writers)
 # Notebooks that begin before the others, by number: the longest, so that all processes end together. The Makefile has
 # the same list.
 FIRST = ("03", "01", "14", "02", "12", "11", "13", "17", "09", "04", "07", "15", "06", "00", "18")
+# How often a kernel is started that dies before its first reply.
+TRIES = 3
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -190,7 +192,7 @@ def run_all_on_dask(tasks: list[Task], address: str) -> Iterator[str]:
     from distributed import Client
 
     calls = [
-        [sys.executable, "-m", "book", "execute", source, output, json.dumps(parameters)]
+        [sys.executable, "-m", "book", "execute", source, output.absolute(), json.dumps(parameters)]
         for source, output, parameters in tasks
     ]
     with Client(address), parallel_config("dask", wait_for_workers_timeout=60):
@@ -209,8 +211,16 @@ def run_all_on_dask(tasks: list[Task], address: str) -> Iterator[str]:
 
 
 def run(source: Path, output: Path, parameters: dict, alone: bool = True) -> str:
-    """Execute a notebook from its .py half; say what stopped it, in one line, or nothing where it ran through."""
-    return execute(unexecuted(source, parameters), source.parent, output, parameters, alone)
+    """Execute a notebook from its .py half; say what stopped it, in one line, or nothing where it ran through.
+
+    Kernels that two processes start at one moment may be given one port: the later dies at once, and is tried again.
+    """
+    notebook = unexecuted(source, parameters)
+    for _ in range(TRIES):
+        stopped = execute(notebook, source.parent, output, parameters, alone)
+        if "Kernel died before replying" not in stopped:
+            break
+    return stopped
 
 
 def sweep(source: Path, points: list[dict], out: Path, jobs=1, address=None, report=print) -> int:
