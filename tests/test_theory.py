@@ -12,7 +12,7 @@ from scipy.special import gammaln
 
 import fgmp
 from fgmp import theory
-from fgmp.theory import ClientConstants, TheoremParameters
+from fgmp.theory import ClientConstants, TheoremParameters, measured
 
 
 def supports(n, size):
@@ -61,6 +61,22 @@ def test_greedy_search_nearly_reaches_the_constants():
         inner = theory.inner_restricted_constants(B, 4, n_supports=1)
         ratios.append((inner.upper / exact.upper, exact.lower / inner.lower))
     assert np.median(ratios, axis=0).min() > 0.9
+
+
+@pytest.mark.parametrize("shift", [0.0, 3.0])
+@pytest.mark.parametrize("shape", [(40, 300), (300, 250)])
+def test_largest_eigenvalue_of_many_columns_is_that_of_the_whole_spectrum(shape, shift):
+    """A common mean makes it much larger than all others."""
+    B = np.random.default_rng(0).standard_normal(shape) + shift
+    found = measured._largest_eigenvalue(B.T @ B)
+    assert found == pytest.approx(np.linalg.eigvalsh(B.T @ B)[-1], rel=1e-10)
+
+
+def test_inner_constants_of_many_columns_are_those_by_hand():
+    """Of a diagonal matrix its squares over the number of rows, and zero without any entry."""
+    constants = theory.inner_restricted_constants(np.diag(np.arange(1.0, 301)), 2)
+    assert constants == pytest.approx((1 / 300, 300.0))
+    assert theory.inner_restricted_constants(np.zeros((4, 300)), 2) == (0, 0)
 
 
 ORTHONORMAL = np.linalg.qr(np.random.default_rng(0).standard_normal((9, 6)))[0]

@@ -41,19 +41,20 @@ class CompiledLoop:
 
     def __call__(self, *arguments: Any) -> None:
         """Run the loop, compiled first if these types are new."""
-        self.prepare(*arguments)
-        self.compiled(*arguments)
+        self.prepare(*arguments)(*arguments)
 
-    def prepare(self, *arguments: Any) -> None:
-        """Compile or load the loop for arguments of these types, unless that has been done."""
+    def prepare(self, *arguments: Any) -> Callable[..., None]:
+        """Return the loop compiled, or loaded, for arguments of these types."""
         types = _types_of(arguments)
-        if types in self._compiled_types:
-            return
-        with self._lock:
-            if hasattr(self.compiled, "compile"):  # NUMBA_DISABLE_JIT leaves the function itself
-                with _notice_after_a_while():
-                    self._compile(tuple(map(numba.typeof, arguments)))
-        self._compiled_types.add(types)
+        if types not in self._compiled_types:
+            with self._lock:
+                # NUMBA_DISABLE_JIT leaves the function itself.
+                if hasattr(self.compiled, "compile"):
+                    with _notice_after_a_while():
+                        self._compile(tuple(map(numba.typeof, arguments)))
+            self._compiled_types.add(types)
+        loop: Callable[..., None] = self.compiled
+        return loop
 
     def _compile(self, signature: tuple[Any, ...]) -> None:
         try:

@@ -385,9 +385,8 @@ def _run_loop(
     is_long = multiplications * n_rows.sum() >= _FEW_MULTIPLICATIONS
     bounds = _bounds_of_parts(n_rows, min(most_threads, len(cohort)) if is_long else 1)
     (first, last), *others = pairwise(bounds)
-    loop = getattr(kernels, name)
     try:  # in this thread, so that a warning reaches the user; the others find it compiled
-        loop.prepare(first, last, data, stream, *arguments)
+        loop = getattr(kernels, name).prepare(first, last, data, stream, *arguments)
     except Exception as error:  # Numba, or LLVM below it, may raise anything
         _warn_that_numba_fails(error)
         _FAILED_LOOPS.add(name)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse.linalg import LinearOperator
+from scipy.sparse.linalg import LinearOperator, eigsh
 
 from .._support.linear_algebra import length_of
 from .._support.validation import check_array, check_integer, check_kind, check_shape
@@ -30,6 +30,7 @@ MOST_SUPPORTS = 200_000
 
 _MOST_PROJECTIONS = 5_000_000  # of one signal: some seconds
 _BATCH = 20_000  # supports whose blocks are in memory at once
+_FEW_COLUMNS = 200  # of a matrix all of whose eigenvalues are found as fast as one
 
 
 class RestrictedConstants(NamedTuple):
@@ -130,7 +131,7 @@ def inner_restricted_constants(
     if pencil.gram is not None:
         diagonal = pencil.gram.diagonal()
         scaled = scaled / np.sqrt(np.outer(diagonal, diagonal))
-    mirrored = np.linalg.eigvalsh(scaled)[-1] * np.eye(n) - scaled
+    mirrored = _largest_eigenvalue(scaled) * np.eye(n) - scaled
     starts = generator.permutation(n)[:20]
     for matrix in (scaled, mirrored):
         supports += [_climbed_support(matrix, sparsity, start) for start in starts]
@@ -431,6 +432,8 @@ def _minibatches(
     """
     m = client.n_samples
     b = batch_size or m
+    if b == m:
+        return [None]
     if comb(m, b) <= n_minibatches:
         return [np.array(rows) for rows in combinations(range(m), b)]
     return list(client.minibatches(generator, b, n_minibatches))
@@ -739,6 +742,14 @@ def _exchanges(support: IndexArray, n: int) -> IndexArray:
     exchanged = np.repeat(np.arange(size), len(outside))
     trials[np.arange(len(trials)), exchanged] = np.tile(outside, size)
     return trials
+
+
+def _largest_eigenvalue(matrix: Array) -> float:
+    """Return the largest eigenvalue of a symmetric matrix, of a large one by Lanczos iterations."""
+    if len(matrix) <= _FEW_COLUMNS or not matrix.any():  # which no iteration can start from
+        return float(np.linalg.eigvalsh(matrix)[-1])
+    start = np.random.default_rng(0).standard_normal(len(matrix))
+    return float(eigsh(matrix, 1, which="LA", v0=start, return_eigenvectors=False)[0])
 
 
 def _climbed_support(matrix: Array, sparsity: int, start: int) -> IndexArray:
