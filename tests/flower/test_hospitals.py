@@ -102,7 +102,7 @@ def model_of_the_others(deployment):
     They are counted in its own log: lines of the run reach us late on a machine that is idle.
     """
     n_replies = deployment.log("switzerland").count(REPLIED)
-    deployment.start("run", training(rounds=5))
+    deployment.start("run", training(rounds=2))
     deployment.wait_for(lambda: deployment.log("switzerland").count(REPLIED) >= n_replies + 6)
     os.kill(deployment.processes["switzerland"].pid, signal.SIGKILL)
     return deployment.wait_for_model("run")
