@@ -75,7 +75,7 @@ from fgmp.datasets.synthetic import make_conditioned_regression
 # promises.
 
 # %%
-def draw(seed, noise=noise):
+def draw(seed, noise):
     conditions = np.linspace(1.005, last_condition, n_clients)
     return make_conditioned_regression(conditions, n_samples, n, tau, noise**2, rng=seed)
 
@@ -88,12 +88,21 @@ def squared_errors(fed, method, target=None, **options):
 
 
 # %%
-def compare(method, theorem, noise=noise, **options):
+def with_constants(noise):
+    """The federation of each seed, and the constants of its clients, which are the same whatever runs on it."""
+    feds = [draw(seed, noise) for seed in range(n_seeds)]
+    return [(fed, theory.measure_constants(fed, fed.truth, tau)) for fed in feds]
+
+
+noisy = with_constants(noise)
+
+
+# %%
+def compare(method, theorem, cases=noisy, **options):
     pairs = []
-    for seed in range(n_seeds):
-        fed = draw(seed, noise)
-        bound = theorem(theory.measure_constants(fed, fed.truth, tau))
-        pairs.append((squared_errors(fed, method, rng=seed, **options), bound.after(np.arange(rounds + 1), 1.0)))
+    for seed, (fed, constants) in enumerate(cases):
+        promised = theorem(constants).after(np.arange(rounds + 1), 1.0)
+        pairs.append((squared_errors(fed, method, rng=seed, **options), promised))
     return BoundBesideError.of(pairs)
 
 
@@ -273,8 +282,11 @@ class OffBy(fgmp.Solver):
 
 
 # %%
+noiseless = with_constants(0.0)
+
+
 def inexact(solver, delta):
-    return compare(replace(plain, solver=solver), lambda found: theory.theorem_inexact(found, K, delta), noise=0.0)
+    return compare(replace(plain, solver=solver), lambda found: theory.theorem_inexact(found, K, delta), noiseless)
 
 
 # %%
@@ -320,10 +332,9 @@ claim("theory-inexact", "inexact solvers: bound (with 2 nu + 8 delta^2) above th
 # property of the maximum.
 
 # %%
-sizes, seeds = range(1, n_clients + 1), range(n_seeds)
+sizes = range(1, n_clients + 1)
 cohorts = [compare(plain, lambda found, L=L: cohort_bound(found, L), cohort_size=L) for L in sizes]
-found = [theory.measure_constants(draw(seed), draw(seed).truth, tau) for seed in seeds]
-printed = np.array([[cohort_bound(one, L).kappa for L in sizes] for one in found])
+printed = np.array([[cohort_bound(constants, L).kappa for L in sizes] for _, constants in noisy])
 averaged = printed[:, [-1] * n_clients]  # the mean over cohorts is that of the cohort of all clients
 
 # %% tags=["hide-input"]

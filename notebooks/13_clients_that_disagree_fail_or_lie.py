@@ -260,16 +260,19 @@ claim("disagree-sums",
 # round, and the clients 0 and 1 send a word instead of a model:
 
 # %%
-def run(m, seed, *faults, **options):
+def honest(m, seed):
     spread = dict(heterogeneity=alpha, variance_decay=1.1, noise_variance=noise_variance)
-    honest = fgmp.make_sparse_regression(n_clients, m, n_features, sparsity, **spread, rng=seed)
-    method = fgmp.FedGradMP(sparsity, local_iterations, min(batch_size, m))
-    return fgmp.simulate(method, fgmp.Faulty(honest, *faults), rounds, rng=seed, **options)
+    return fgmp.make_sparse_regression(n_clients, m, n_features, sparsity, **spread, rng=seed)
+
+
+def run(fed, seed, *faults, **options):
+    method = fgmp.FedGradMP(sparsity, local_iterations, min(batch_size, fed.rows[0]))
+    return fgmp.simulate(method, fgmp.Faulty(fed, *faults), rounds, rng=seed, **options)
 
 
 # %%
 words = Corrupted(lambda answer, client: "a word", clients=[0, 1])
-result = run(row_counts[-1], 0, fgmp.DropOut(probability=0.2), words)
+result = run(honest(row_counts[-1], 0), 0, fgmp.DropOut(probability=0.2), words)
 print(f"of {rounds * n_clients} answers left out:", dict(result.rejected))
 
 
@@ -300,7 +303,8 @@ KINDS = {
 # %%
 def failing_runs(seed):
     """The error curves of all kinds, and which kinds of garbage leave the same model as silence."""
-    runs = {kind: run(row_counts[-1], seed, fault) for kind, fault in KINDS.items()}
+    fed = honest(row_counts[-1], seed)
+    runs = {kind: run(fed, seed, fault) for kind, fault in KINDS.items()}
     same = [np.array_equal(runs[kind].x, runs["drops out"].x) for kind in GARBAGE]
     return [one.history["relative_error"] for one in runs.values()], same
 
@@ -354,7 +358,8 @@ COMBINED = {"mean": fgmp.Mean(), f"trimmed {trimmed:g}": fgmp.TrimmedMean(trimme
 # %%
 def lying_runs(m, share, seed):
     liar = Corrupted(lambda sent, client: replace(sent, values=lie * sent.values), clients=share)
-    runs = [run(m, seed, liar, aggregator=how).history["relative_error"] for how in COMBINED.values()]
+    fed = honest(m, seed)
+    runs = [run(fed, seed, liar, aggregator=how).history["relative_error"] for how in COMBINED.values()]
     ends = np.array(runs)[:, -(rounds // 2) :]
     return np.sqrt(np.mean(np.square(ends), axis=1))
 
