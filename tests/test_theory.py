@@ -63,6 +63,22 @@ def test_greedy_search_nearly_reaches_the_constants():
     assert np.median(ratios, axis=0).min() > 0.9
 
 
+@pytest.mark.parametrize("batch_size", [None, 9])
+def test_full_batch_is_measured_once(batch_size, monkeypatch):
+    """Of each client the restricted constants of its rows, and those of its squared Hessian."""
+    calls = []
+
+    def counted(B, sparsity):
+        calls.append(sparsity)
+        return of_rows(B, sparsity)
+
+    of_rows = theory.restricted_constants
+    monkeypatch.setattr(measured, "restricted_constants", counted)
+    fed = fgmp.make_sparse_regression(2, 9, 6, sparsity=1, rng=0)
+    theory.measure_constants(fed, fed.truth, 1, batch_size=batch_size)
+    assert calls == [4, 2] * 2
+
+
 @pytest.mark.parametrize("shift", [0.0, 3.0])
 @pytest.mark.parametrize("shape", [(40, 300), (300, 250)])
 def test_largest_eigenvalue_of_many_columns_is_that_of_the_whole_spectrum(shape, shift):
