@@ -570,6 +570,16 @@ def test_kernel_that_dies_before_its_first_reply_is_started_again(
     assert len(outcomes) == (0 if ends_well else 1)
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_kernel_of_a_notebook_that_runs_alone_ends_in_order(alone, tmp_path):
+    """Its hooks are called, such as those that end the processes of joblib."""
+    hook = "import atexit\nfrom pathlib import Path\n\natexit.register(Path('ended').touch)\n"
+    toy = tmp_path / "03_toy.py"
+    toy.write_text(f"# %%\n{hook}")
+    assert running.run(toy, tmp_path / "out.ipynb", {}, alone) == ""
+    assert (tmp_path / "ended").exists() is alone
+
+
 def test_notebook_is_executed_for_a_cluster_by_one_command(toy_that_ran):
     """It prints what stopped the notebook, and nothing where it ran through."""
     toy, output, _ = toy_that_ran
