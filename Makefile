@@ -13,7 +13,8 @@ LAB ?=
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 # How many kinds of runs `make test-combinatorial` draws from the 15 million.
 CASES ?= 40000
-# Kernels for `make test-kernels`, by name (Haswell, Sandybridge, SkylakeX, Zen, oldest, plain, shaken-1, shaken-2); all if empty.
+# Environments for `make test-kernels`, by name (Haswell, Sandybridge, SkylakeX, Zen, Prescott, plain, oldest, shaken-1 to
+# shaken-3); all if empty. `--fast` takes three of them and the notebooks that print most, as .ci/run does.
 KERNELS ?=
 # Extras for `make dist-extras`, by name; all that a user of the module may want if empty.
 EXTRA ?=
@@ -82,7 +83,7 @@ test-flower: .venv/engine .venv/compiled  ## every test of federation on Flower,
 test-combinatorial: .venv/tests  ## compare a large sample of all kinds of runs with the oracle, about 15 minutes on two cores (CASES=number)
 	FGMP_COMBINATORIAL=$(CASES) $(BIN)/python -m pytest -n 2 -q tests/combinatorial
 
-test-kernels: .venv/tests  ## compare the notebooks under other processors' BLAS kernels, with the oldest NumPy, without Numba, and on data with their last bits shaken (KERNELS=names)
+test-kernels: .venv/tests .venv/compiled  ## compare the notebooks as other processors run them, with the oldest NumPy, without Numba, and on data with their last bits shaken (KERNELS=names)
 	$(BIN)/python tools/kernels.py $(KERNELS)
 
 soak: .venv/tests  ## runs of 20,000 rounds, then all notebooks with small.yaml, about eight minutes

@@ -123,7 +123,7 @@ alt(images([clip[i - 1] for i in shown], [f"frame {i}" for i in shown], columns=
 
 # %%
 fit = fit_ksvd(training, n_atoms, sparsity, rng=0)
-used = np.argsort(-np.abs(fit.codes).sum(axis=1))[:6]
+used = np.argsort(-np.abs(fit.codes).sum(axis=1), kind="stable")[:6]
 pictures = [fit.dictionary.atoms[:, k].reshape(height, width) for k in used]
 
 # %% tags=["hide-input"]

@@ -210,7 +210,7 @@ def needs(N, seed):
     fed = small(N, seed)
     gradients = np.array([client.gradient(fed.truth) for client in fed.clients])
     mean = gradients.mean(axis=0)
-    Omega = np.argsort(-np.abs(mean))[:8]
+    Omega = np.argsort(-np.abs(mean), kind="stable")[:8]
     beta = np.linalg.norm((gradients - mean)[:, Omega], axis=1).max() / np.linalg.norm(mean[Omega])
     bound = theory.theorem1(theory.measure_constants(fed, fed.truth, 2), K)
     end = fgmp.simulate(method, fed, rounds=2).history["relative_error"][-1]

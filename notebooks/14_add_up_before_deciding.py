@@ -115,7 +115,7 @@ def hits(alpha, seed):
     fed = few(alpha, seed)
     gradients = [client.gradient(np.zeros(few_features)) for client in fed.clients]
     views = [*gradients, np.mean(gradients, axis=0)]
-    largest = [np.argsort(-np.abs(view))[: 2 * few_sparsity] for view in views]
+    largest = [np.argsort(-np.abs(view), kind="stable")[: 2 * few_sparsity] for view in views]
     found = np.isin(largest, np.flatnonzero(fed.truth)).sum(axis=1)
     return np.median(found[:-1]), found[-1]
 

@@ -203,7 +203,7 @@ def both_ways(seed):
 
 # %%
 errors, megabytes = np.moveaxis(each(both_ways, zip(range(3))), -1, 0)
-print(f"megabytes in ten rounds: {megabytes[0, 0]:.2g} under masks, {megabytes[0, 1]:.2g} in the open")
+print(f"megabytes in ten rounds: {megabytes[0, 0]:.1g} under masks, {megabytes[0, 1]:.1g} in the open")
 
 # %% tags=["hide-input"]
 recovered = 1e-6  # relative error that counts as exact recovery
@@ -295,7 +295,7 @@ for N, name in product(private_clients, ("SharedSupportGradMP", "FedGradMP")):
 #
 # In the open a server that wants to know holds what a client has: the gradient of one image is the image. Under masks
 # it holds noise and one sum; recovery is exact wherever it is in the open, and ten rounds of ten clients take 0.5 MB in
-# place of 0.38. Noise protects from whoever sees the model, and a dozen clients are too few for it: at epsilon = 2 both
+# place of 0.4. Noise protects from whoever sees the model, and a dozen clients are too few for it: at epsilon = 2 both
 # methods end above the error of the zero model. With 100 clients FedGradMP ends at a relative error of 0.3.
 #
 # ## Predict, then change

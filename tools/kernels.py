@@ -1,12 +1,13 @@
 """Compare the committed notebooks with runs in other environments.
 
-kernels.py                      all of them
-kernels.py Haswell oldest       some: an OpenBLAS core, oldest, plain, shaken-1 or shaken-2
+kernels.py                      all of them, every notebook
+kernels.py Haswell oldest       some
+kernels.py --fast               three of them, the notebooks of FAST
 
-OpenBLAS chooses its kernels by the processor. With OPENBLAS_CORETYPE it chooses those of another
-processor, which add in another order. "oldest" has the oldest NumPy and SciPy that are allowed, and
-"plain" runs without Numba. "shaken" moves every entry of the features of a federation up or down by
-its last bit, or leaves it.
+OpenBLAS chooses its kernels by the processor, and Numba compiles for it. With OPENBLAS_CORETYPE and
+NUMBA_CPU_NAME they take those of another, which add in another order. "oldest" has the oldest NumPy
+and SciPy that are allowed, and "plain" runs without Numba. "shaken" moves every entry of the
+features of a federation up or down by its last bit, or leaves it.
 """
 
 import os
@@ -15,19 +16,24 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "kernels"
-ENVIRONMENTS = (
-    "Haswell",
-    "Sandybridge",
-    "SkylakeX",
-    "Zen",
-    "oldest",
-    "plain",
-    "shaken-1",
-    "shaken-2",
-)
+# A core of OpenBLAS, and the processor for which Numba compiles beside it.
+PROCESSORS = {
+    "Haswell": "haswell",
+    "Sandybridge": "generic",
+    "SkylakeX": "skylake-avx512",
+    "Zen": "haswell",
+    "Prescott": "generic",
+}
+ENVIRONMENTS = (*PROCESSORS, "plain", "oldest", "shaken-1", "shaken-2", "shaken-3")
+# What `--fast` runs: two cores, whose loops are compiled once, and last bits; and the notebooks that
+# print most numbers for the seconds that they take.
+FAST_ENVIRONMENTS = ("Sandybridge", "Prescott", "shaken-1")
+FAST = ("00", "04", "05", "06", "18")
 EXTRAS = "notebooks,fast,video,femnist,secure,privacy,test"
 # What the kernel of each notebook runs before its first cell.
 WITHOUT_NUMBA = "import sys; sys.modules['numba'] = None"
@@ -42,6 +48,14 @@ as_given = fgmp.Federation.from_arrays.__func__
 fgmp.Federation.from_arrays = classmethod(lambda cls, As, *given, **named: as_given(
     cls, shaken(As) if isinstance(As, np.ndarray) else [shaken(A) for A in As], *given, **named))
 """
+
+
+class Outcome(NamedTuple):
+    """What nbval found in one environment: how many cells, those that differ, and the verdicts in them."""
+
+    cells: int
+    different: list[str]
+    verdicts: int
 
 
 def oldest_python() -> Path:
@@ -72,8 +86,10 @@ def variables_of(name: str, python: Path) -> dict[str, str]:
         variables["IPYTHONDIR"] = str(profile_that_runs(WITHOUT_NUMBA, name))
     elif name.startswith("shaken"):
         variables["IPYTHONDIR"] = str(profile_that_runs(SHAKE.format(seed=name[-1]), name))
+    elif name in PROCESSORS:
+        variables |= {"OPENBLAS_CORETYPE": name, "NUMBA_CPU_NAME": PROCESSORS[name]}
     elif name != "oldest":
-        variables["OPENBLAS_CORETYPE"] = name
+        raise ValueError(f"{name!r} is no environment; expected some of {', '.join(ENVIRONMENTS)}")
     return variables
 
 
@@ -86,29 +102,59 @@ def profile_that_runs(source: str, name: str) -> Path:
     return folder
 
 
-def agrees(name: str) -> bool:
-    """Run nbval in an environment, print the cells that differ, and return whether none does."""
+def compare(name: str, notebooks: list[Path]) -> Outcome:
+    """Run nbval on some notebooks in an environment."""
     python = oldest_python() if name == "oldest" else Path(sys.executable)
-    notebooks = sorted(ROOT.glob("notebooks/[0-9]*.ipynb"))
-    pytest = [str(python), "-m", "pytest", "-q", "--tb=no", "-n", "2", "--dist", "loadscope"]
+    BUILD.mkdir(parents=True, exist_ok=True)
+    report = BUILD / f"{name}.xml"
+    report.unlink(missing_ok=True)
+    pytest = [str(python), "-m", "pytest", "-q", "--tb=short", "-n", "2", "--dist", "loadscope"]
+    pytest += ["--no-loadscope-reorder", f"--junitxml={report}"]
     nbval = ["--nbval", "--nbval-current-env", "--nbval-sanitize-with", "notebooks/sanitize.cfg"]
-    done = subprocess.run(
-        pytest + nbval + [str(path) for path in notebooks if "flower" not in path.name],
-        env=os.environ | variables_of(name, python),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
+    with (BUILD / f"{name}.log").open("w", encoding="utf-8") as log:
+        subprocess.run(
+            [*pytest, *nbval, *map(str, notebooks)],
+            env=os.environ | variables_of(name, python),
+            cwd=ROOT,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    cells = list(ElementTree.parse(report).iter("testcase"))
+    different = [
+        cell for cell in cells if cell.find("failure") is not None or cell.find("error") is not None
+    ]
+    verdicts = sum(int(one.attrib["value"]) for cell in different for one in cell.iter("property"))
+    places = [f"{cell.attrib['classname']} {cell.attrib['name']}".strip() for cell in different]
+    return Outcome(len(cells), places, verdicts)
+
+
+def main(arguments: list[str]) -> int:
+    """Compare in all environments that are named, print the table, and return 1 if anything differs."""
+    fast = arguments[:1] == ["--fast"]
+    names = arguments[fast:] or (FAST_ENVIRONMENTS if fast else ENVIRONMENTS)
+    begin_first = {number: place for place, number in enumerate(longest_first())}
+    notebooks = sorted(
+        (path for path in ROOT.glob("notebooks/[0-9]*.ipynb") if "flower" not in path.name),
+        key=lambda path: begin_first.get(path.stem[:2], len(begin_first)),
     )
-    summary = done.stdout.splitlines()[-1:]
-    failures = re.findall(r"^(?:FAILED|ERROR) .*", done.stdout, re.MULTILINE)
-    print(f"{name}:", *summary, *failures, sep="\n  ")
-    return done.returncode == 0
+    if fast:
+        notebooks = [path for path in notebooks if path.stem[:2] in FAST]
+    print("| environment | cells | cells that differ | verdicts that differ |\n|---|---|---|---|")
+    is_green = True
+    for name in names:
+        found = compare(name, notebooks)
+        print(f"| {name} | {found.cells} | {len(found.different)} | {found.verdicts} |", flush=True)
+        for place in found.different:
+            print(f"    {place}  (see {BUILD / name}.log)", flush=True)
+        is_green &= found.cells > 0 and not found.different
+    return int(not is_green)
 
 
-def main(names: list[str]) -> int:
-    """Compare under all names, and return 1 if notebooks differ under one of them."""
-    results = [agrees(name) for name in names or ENVIRONMENTS]
-    return int(not all(results))
+def longest_first() -> list[str]:
+    """Return the numbers of the notebooks in the order in which the Makefile begins them."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (numbers,) = re.findall(r"^LONGEST := \$\(foreach number,([\d ]+),", makefile, re.MULTILINE)
+    return numbers.split()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from fgmp import AdviceWarning
 
 from .checks import *  # noqa: F403
 from .claims import *  # noqa: F403
+from .comparing import *  # noqa: F403
 from .figures import *  # noqa: F403
 from .figures import use_style
 from .maps import *  # noqa: F403
