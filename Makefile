@@ -13,14 +13,16 @@ LAB ?=
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 # How many kinds of runs `make test-combinatorial` draws from the 15 million.
 CASES ?= 40000
-# Environments for `make test-kernels`, by name (Haswell, Sandybridge, SkylakeX, Zen, Prescott, plain, oldest, shaken-1 to
-# shaken-3); all if empty. `--fast` takes three of them and the notebooks that print most, as .ci/run does.
+# Environments for `make test-kernels`, by name (Haswell, Sandybridge, SkylakeX, Zen, Prescott, plain, oldest, shaken-SEED,
+# or some at once: Zen+shaken-2); all if empty. `--fast` takes two, and the notebooks that print most, as .ci/run does.
 KERNELS ?=
 # Extras for `make dist-extras`, by name; all that a user of the module may want if empty.
 EXTRA ?=
 # Benchmarks for `make bench`, by name, and options such as --resume; all if empty.
 BENCH ?=
 BIN := .venv/bin
+BOOK_EXTRAS := notebooks,fast,secure,privacy
+TEST_EXTRAS := video,femnist,test,bench
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(CONSTRAINTS)
 BOOK := $(CURDIR)/.venv/bin/python -m book
 FLOWER_NOTEBOOKS := $(wildcard notebooks/*_flower.ipynb)
@@ -144,12 +146,15 @@ clean:  ## remove the environment, the builds and the caches
 	rm -rf .venv build mutants *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo 'fgmp needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ...' >&2; exit 1; }
 	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/installed: .venv/created pyproject.toml constraints.txt
 	@echo 'installing into .venv; the first time this takes some minutes'
-	$(INSTALL) -e '.[notebooks,fast,secure,privacy]'
+	$(INSTALL) -e '.[$(BOOK_EXTRAS)]'
 	@touch $@
 
 # Before runs that stand side by side, which would each compile the same loops.
@@ -158,7 +163,6 @@ clean:  ## remove the environment, the builds and the caches
 	@touch $@
 
 # What only some commands need is added where they are run.
-TEST_EXTRAS := video,femnist,test,bench
 .venv/tests: .venv/installed
 	$(INSTALL) -e '.[$(TEST_EXTRAS)]'
 	@touch $@
@@ -190,10 +194,10 @@ TEST_EXTRAS := video,femnist,test,bench
 	$(INSTALL) -e '.[site]'
 	@touch $@
 
-# All that tests, Flower and the site need, for CI: one call of pip in place of three.
-.venv/everything: .venv/installed
-	$(INSTALL) -e '.[$(TEST_EXTRAS),flower,site]'
-	@touch .venv/tests .venv/engine .venv/site $@
+# All that tests, Flower and the site need, for CI: one call of pip in place of four.
+.venv/everything: .venv/created pyproject.toml constraints.txt
+	$(INSTALL) -e '.[$(BOOK_EXTRAS),$(TEST_EXTRAS),flower,site]'
+	@touch .venv/installed .venv/tests .venv/engine .venv/site $@
 
 # A peer that does not install here is named as missing in the table of the benchmarks.
 .venv/peers: .venv/tests benchmarks/peers.py

@@ -1,12 +1,12 @@
 """Compare the committed notebooks with runs in other environments.
 
 kernels.py                      all of them, every notebook
-kernels.py Haswell oldest       some
-kernels.py --fast               three of them, the notebooks of FAST
+kernels.py Haswell oldest+plain some; what is joined by + holds at the same time
+kernels.py --fast               two of them, the notebooks of FAST
 
 OpenBLAS chooses its kernels by the processor, and Numba compiles for it. With OPENBLAS_CORETYPE and
 NUMBA_CPU_NAME they take those of another, which add in another order. "oldest" has the oldest NumPy
-and SciPy that are allowed, and "plain" runs without Numba. "shaken" moves every entry of the
+and SciPy that are allowed, and "plain" runs without Numba. "shaken-SEED" moves every entry of the
 features of a federation up or down by its last bit, or leaves it.
 """
 
@@ -29,11 +29,19 @@ PROCESSORS = {
     "Zen": "haswell",
     "Prescott": "generic",
 }
-ENVIRONMENTS = (*PROCESSORS, "plain", "oldest", "shaken-1", "shaken-2", "shaken-3")
-# What `--fast` runs: two cores, whose loops are compiled once, and last bits; and the notebooks that
-# print most numbers for the seconds that they take.
-FAST_ENVIRONMENTS = ("Sandybridge", "Prescott", "shaken-1")
-FAST = ("00", "04", "05", "06", "18")
+# A notebook that is the same under two changes at once is the same under each.
+ENVIRONMENTS = (
+    "Sandybridge",
+    "Prescott",
+    "Haswell+shaken-1",
+    "Zen+shaken-2",
+    "SkylakeX+shaken-3",
+    "oldest+plain",
+)
+# What `--fast` runs: two cores, one of them with changed bits, and the notebooks that print most
+# numbers for the seconds that they take.
+FAST_ENVIRONMENTS = ("Sandybridge", "Prescott+shaken-1")
+FAST = ("00", "04", "05", "06", "16", "18")
 EXTRAS = "notebooks,fast,video,femnist,secure,privacy,test"
 # What the kernel of each notebook runs before its first cell.
 WITHOUT_NUMBA = "import sys; sys.modules['numba'] = None"
@@ -82,14 +90,19 @@ def variables_of(name: str, python: Path) -> dict[str, str]:
         "JOBLIB_MULTIPROCESSING": "0",
         "JUPYTER_PATH": str(python.parents[1] / "share" / "jupyter"),
     }
-    if name == "plain":
-        variables["IPYTHONDIR"] = str(profile_that_runs(WITHOUT_NUMBA, name))
-    elif name.startswith("shaken"):
-        variables["IPYTHONDIR"] = str(profile_that_runs(SHAKE.format(seed=name[-1]), name))
-    elif name in PROCESSORS:
-        variables |= {"OPENBLAS_CORETYPE": name, "NUMBA_CPU_NAME": PROCESSORS[name]}
-    elif name != "oldest":
-        raise ValueError(f"{name!r} is no environment; expected some of {', '.join(ENVIRONMENTS)}")
+    runs_first = []
+    for part in name.split("+"):
+        if part in PROCESSORS:
+            variables |= {"OPENBLAS_CORETYPE": part, "NUMBA_CPU_NAME": PROCESSORS[part]}
+        elif part == "plain":
+            runs_first.append(WITHOUT_NUMBA)
+        elif re.fullmatch(r"shaken-\d+", part):
+            runs_first.append(SHAKE.format(seed=part.partition("-")[2]))
+        elif part != "oldest":
+            known = ", ".join((*PROCESSORS, "plain", "oldest", "shaken-SEED"))
+            raise ValueError(f"{part!r} is no environment; expected some of {known}")
+    if runs_first:
+        variables["IPYTHONDIR"] = str(profile_that_runs("\n".join(runs_first), name))
     return variables
 
 
@@ -104,7 +117,7 @@ def profile_that_runs(source: str, name: str) -> Path:
 
 def compare(name: str, notebooks: list[Path]) -> Outcome:
     """Run nbval on some notebooks in an environment."""
-    python = oldest_python() if name == "oldest" else Path(sys.executable)
+    python = oldest_python() if "oldest" in name.split("+") else Path(sys.executable)
     BUILD.mkdir(parents=True, exist_ok=True)
     report = BUILD / f"{name}.xml"
     report.unlink(missing_ok=True)
