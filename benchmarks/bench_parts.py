@@ -11,7 +11,7 @@ from machine import loop_threads
 
 import fgmp
 from fgmp._compiled import kernels
-from fgmp.rounds import Streams
+from fgmp.method import Streams
 
 HERE = Path(__file__).resolve().parent
 PARTS = {

@@ -102,51 +102,41 @@ from typing import TYPE_CHECKING, Any
 
 from . import datasets as datasets
 from . import theory as theory
-from ._compiled import dispatch as _dispatch  # noqa: F401  (registers the kernels of the package)
-from ._compiled.registry import backend
 from ._support.warnings import AdviceWarning
-from .aggregation import (
-    Aggregator,
-    ClientSampler,
-    Mean,
-    PrivacyMechanism,
-    UpdateSpec,
-)
+from .aggregation import Aggregator, ClientSampler, Mean, PrivacyMechanism
+from .backends import backend
 from .baselines.dual_averaging import FastFedDualAvg, FedDualAvg
 from .baselines.first_order import FedAvg, FedHT, FedIterHT, FedMid
 from .callbacks import Bar, Checkpoint, stop_at, stop_when_stalled
 from .classification_losses import LogisticLoss, SoftmaxLoss
-from .client import Client, ProblemInfo
 from .count_losses import PoissonLoss
+from .data import Client, Federation, ProblemInfo
 from .datasets import digits_by_writer, make_sparse_regression
 from .datasets.synthetic import gaussian_dictionary
-from .descent import GradientDescent, Newton
 from .dictionaries import Atoms, StandardBasis
 from .dictionary_learning import ksvd
 from .faults import Corrupted, DropOut, Faulty
-from .federation import Federation
 from .fedgradmp import FedGradMP
 from .joint_selection import Overall, PerAtom, PerBlock
 from .losses import Loss, SquaredLoss
 from .matrix_dictionary import Dictionary
+from .method import Exchange, Method, Transport
 from .metrics import accuracy_on
 from .privacy.ledger import Ledger
 from .privacy.noise import GaussianNoise
 from .privacy.secure_sums import SecureSum
 from .recording import Callback, History, RecordedModel, Result, Run
 from .robust import Median, TrimmedMean
-from .rounds import Exchange, Method
 from .selection import PerOutput, Selection
 from .shared_support.method import SharedSupportGradMP
 from .shared_support.newton import LocalSteps, NewtonOnSupport, SupportSolver
 from .shared_support.polishing import polish
 from .shared_support.sketches import CountSketch, LargestEntries
-from .simulation import simulate
-from .solvers import SGD, Exact, RestrictedProblem, Solver
+from .simulation import LocalClients, simulate
+from .solvers import SGD, Exact, GradientDescent, Newton, RestrictedProblem, Solver
 from .sparse_model import SparseModel
-from .transport import Transport
 from .tuning import tune
-from .update_validation import RejectReason
+from .updates import RejectReason, UpdateSpec
 
 if TYPE_CHECKING:
     from .estimators import FedGradMPClassifier, FedGradMPRegressor
@@ -185,6 +175,7 @@ __all__ = [
     "History",
     "LargestEntries",
     "Ledger",
+    "LocalClients",
     "LocalSteps",
     "LogisticLoss",
     "Loss",

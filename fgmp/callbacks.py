@@ -25,8 +25,8 @@ import numpy as np
 
 from ._support.validation import check_integer, check_kind, check_number, short_repr
 from ._support.warnings import warn_user
-from .recording import Best, Run
-from .rounds import Progress, State, Streams
+from .method import State, Streams
+from .recording import Best, Progress, Run
 
 if TYPE_CHECKING:
     from types import FrameType

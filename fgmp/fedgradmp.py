@@ -16,13 +16,13 @@ import numpy as np
 
 from ._support.validation import validate_integer_field, validate_number_field
 from ._support.warnings import warn_of_few_rows, warn_of_small_batches
-from .aggregation import UpdateSpec
-from .client import Client, ProblemInfo
+from .data import Client, ProblemInfo
 from .dictionaries import Atoms, StandardBasis, check_dictionary
-from .rounds import Exchange, Method
+from .method import Exchange, Method
 from .selection import PER_OUTPUT, Selection, check_selection
 from .solvers import Solver, check_solver, minimise_on, solver_for
 from .sparse_model import Array, NonFiniteUpdate, SparseModel, union
+from .updates import UpdateSpec
 
 
 @dataclass(frozen=True)

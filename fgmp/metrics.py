@@ -5,8 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ._support.validation import check_kind, check_shape
-from .client import Client
-from .federation import Federation
+from .data import Client, Federation
 from .sparse_model import Array
 
 

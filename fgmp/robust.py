@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ._support.validation import validate_number_field
-from .aggregation import Aggregator, Updates
+from .aggregation import Aggregator
 from .sparse_model import Array
+from .updates import Updates
 
 # Cumulated weights carry rounding: 0.1 + 0.2 + 0.2 has to be half of the clients.
 _ROUNDING = 1e-12

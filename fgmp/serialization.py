@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from ._support.validation import short_repr
-from .aggregation import Message
 from .dictionaries import StandardBasis
 from .matrix_dictionary import Dictionary
 from .sparse_model import Array, IndexArray, SparseModel
+from .updates import Message
 
 # The name of the flat indices of a dense array: this prefix and the shape, as in "at 30x4".
 _INDEX_PREFIX = "at "

@@ -9,7 +9,6 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 
-from ._compiled.registry import backend, current_backend
 from ._support.validation import (
     Seed,
     check_integer,
@@ -19,9 +18,10 @@ from ._support.validation import (
     short_repr,
 )
 from ._support.warnings import warn_user
-from .federation import Federation, check_federation
+from .backends import backend, current_backend
+from .data import Federation, check_federation
+from .method import Method
 from .recording import Run, check_callbacks
-from .rounds import Method
 from .simulation import simulate_part
 from .sparse_model import Array
 

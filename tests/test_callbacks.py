@@ -21,7 +21,7 @@ from checkpoints import checksum, rounds_in
 import fgmp
 from fgmp import callbacks
 from fgmp.faults import Corrupted
-from fgmp.rounds import Method
+from fgmp.method import Method
 from fgmp.shared_support.newton import SupportSolver
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")

@@ -18,7 +18,8 @@ from cases import with_exchanges
 from scipy import sparse
 
 import fgmp
-from fgmp._compiled import dispatch, registry
+from fgmp import backends
+from fgmp._compiled import dispatch
 from fgmp._compiled.models import DenseModels, SparseModels
 from fgmp.dictionaries import StandardBasis
 
@@ -374,14 +375,19 @@ def test_clients_that_a_kernel_does_not_solve_run_the_reference():
         assert run.rejected["not_finite"] <= 2 and run.history["clients"][-1] in (3, 4)
 
 
-def test_updates_that_a_kernel_left_are_filled_in_and_counted_apart():
+def test_updates_that_a_kernel_left_are_filled_in_and_counted_apart(monkeypatch):
     """In their places in the cohort, over several cohorts."""
-    record = registry.BackendRecord()
-    federation = SimpleNamespace(backend_record=record, clients=["a", "b", "c"])
-    call = SimpleNamespace(update_of=lambda client, message: f"{client} {message}")
+    clients = fgmp.LocalClients(data("squared"))
+    record = clients.backend_record
+    monkeypatch.setattr(fgmp.LocalClients, "clients", ["a", "b", "c"])
+    call = SimpleNamespace(
+        exchange=fgmp.FedGradMP(3).exchanges()[0],
+        update_of=lambda client, message: f"{client} {message}",
+    )
     for unsolved, expected in (((), [1, 2]), ((1,), [1, "c sent"]), ((0, 1), ["a sent", "c sent"])):
-        computed = registry.KernelUpdates([1, 2], unsolved)
-        updates = registry._completed(computed, federation, call, "sent", np.array([0, 2]))
+        computed = backends.KernelUpdates([1, 2], unsolved)
+        kernel = backends.Kernel(lambda *given, computed=computed: computed, {}, (), None)
+        updates = clients._run_kernel(kernel, call, "sent", np.array([0, 2]))
         assert updates == expected
     assert record.compiled == 3 and record.backend == "mixed"
     assert record.fallbacks == {"nearly singular or not finite": 3}
@@ -646,7 +652,7 @@ def backend_of_a_run(**options):
 
 def test_contexts_nest_and_end_with_an_error():
     """The outer choice is back after an inner one, and after an error."""
-    assert registry.current_backend() == "compiled"
+    assert backends.current_backend() == "compiled"
     with fgmp.backend("reference"):
         assert backend_of_a_run() == "reference"
         with fgmp.backend("compiled"):
@@ -727,7 +733,7 @@ def test_a_run_counts_its_own_updates_only():
 
 def test_where_numba_is_missing_each_update_says_so(monkeypatch):
     """A method without a kernel would run the reference with it, too, and keeps its own reason."""
-    monkeypatch.setattr(registry, "_HAS_NUMBA", False)
+    monkeypatch.setattr(backends, "_HAS_NUMBA", False)
     assert fallbacks_of(KERNELS["average"], data("squared")) == "numba is missing"
     method = fgmp.SharedSupportGradMP(4)
     assert fallbacks_of(method, data("squared")) == "no kernel for this method"

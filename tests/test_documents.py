@@ -169,7 +169,7 @@ def test_selection_of_contributing_works():
 
 
 def test_loop_of_contributing_is_that_of_the_package():
-    """What CONTRIBUTING shows is in `fgmp.rounds`, line for line."""
+    """What CONTRIBUTING shows is in `fgmp.simulation`, line for line."""
     (loop,) = [block for block in python_blocks("CONTRIBUTING.md") if "def run_round" in block]
-    code = [line.strip() for line in (ROOT / "fgmp/rounds.py").read_text().splitlines()]
+    code = [line.strip() for line in (ROOT / "fgmp/simulation.py").read_text().splitlines()]
     assert [line for line in loop.splitlines() if line.strip() and line.strip() not in code] == []

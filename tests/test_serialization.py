@@ -87,7 +87,7 @@ NO_PARTS = """
 os:system builtins:eval subprocess:Popen FedFuture fgmp._support.validation:check_integer
 fgmp.callbacks:Checkpoint fgmp.privacy.masking:SecAggClient
 fgmp.flower.transport:OverFlower fgmp.flower:fit_over
-fgmp.serialization:json fgmp.rounds:StandardBasis fgmp:FedGradMP fgmp.federation:replace
+fgmp.serialization:json fgmp.method:StandardBasis fgmp:FedGradMP fgmp.data:replace
 fgmp.cli:main test_serialization:Mine Mine
 """
 

@@ -34,7 +34,7 @@ _FREE_BITS = 11
 # The most corrections of a solution before the factor is said not to serve.
 _REFINEMENTS = 3
 
-# A line search, as in `fgmp.descent`: its most halvings, and the share of the decrease that the
+# A line search, as in `fgmp.solvers`: its most halvings, and the share of the decrease that the
 # slope promises which a step has to reach.
 _MOST_HALVINGS = 60
 _SUFFICIENT_DECREASE = 1e-4

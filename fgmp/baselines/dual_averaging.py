@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from .._support.validation import validate_number_field
-from ..aggregation import UpdateSpec
-from ..client import Client, ProblemInfo
-from ..rounds import Exchange
+from ..data import Client, ProblemInfo
+from ..method import Exchange
 from ..sparse_model import Array
+from ..updates import UpdateSpec
 from .first_order import L1Penalised
 
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from .._support.validation import validate_integer_field, validate_number_field
 from .._support.warnings import warn_of_small_batches
-from ..aggregation import UpdateSpec
-from ..client import Client, ProblemInfo
+from ..data import Client, ProblemInfo
 from ..dictionaries import Atoms, StandardBasis, check_dictionary
-from ..rounds import Exchange, Method
+from ..method import Exchange, Method
 from ..selection import PER_OUTPUT, Selection, check_selection
 from ..sparse_model import Array
+from ..updates import UpdateSpec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from .._support.validation import (
     check_seed,
     short_repr,
 )
-from ..federation import Federation, check_federation
+from ..data import Federation, check_federation
 from ..losses import SquaredLoss
 from ..matrix_dictionary import Dictionary
 from ..sparse_model import Array

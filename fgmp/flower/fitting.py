@@ -41,9 +41,10 @@ from ..estimators.session import round_in_words, stage_in_words
 from ..estimators.standardization import Standardization
 from ..estimators.unit_check import UnitComparison
 from ..losses import Loss
+from ..method import Call, Method
 from ..recording import Run
-from ..rounds import Call, Message, Method
 from ..sparse_model import Array
+from ..updates import Message
 from .client import PublicError, client_app
 from .records import Fields, Reply, printable
 from .transport import OverFlower

@@ -9,11 +9,11 @@ import fgmp
 from fgmp import rounds
 from fgmp._support.sparse_features import SparseFeatures
 from fgmp._support.tables import normalized_weights
-from fgmp.aggregation import Updates
 from fgmp.dictionaries import StandardBasis
 from fgmp.losses import SquaredLoss
-from fgmp.rounds import Streams
+from fgmp.method import Streams
 from fgmp.selection import Selection
+from fgmp.updates import Updates
 
 from .invariances import disagreements
 from .options import Case
