@@ -133,7 +133,7 @@ class Kernel(NamedTuple):
 _KERNELS: dict[Any, list[Kernel]] = {}
 
 # The module with the kernels of this package. Modules import methods, and no method imports them.
-_MODULE_OF_KERNELS = "fgmp._compiled.dispatch"
+_MODULE_OF_KERNELS = "fgmp.fast.dispatch"
 
 
 def kernel(

@@ -37,16 +37,11 @@ from ._support.validation import (
     precision_of,
     short_repr,
 )
-from .classification_losses import LogisticLoss, SoftmaxLoss
-from .count_losses import PoissonLoss
-from .losses import Loss, SquaredLoss, check_loss
+from .losses import Loss, loss_of, takes_labels
 from .sparse_model import Array, IndexArray, SparseModel, dense
 
 # Indices of coefficients travel as 32-bit integers.
 _MOST_COEFFICIENTS = 2**31 - 1
-
-# A larger label of the softmax loss is a mistake: a model has a column for each class.
-_MOST_CLASSES = 2**20
 
 # Rows of features: an ndarray, a `SparseFeatures` (fgmp._support.sparse_features), whose member
 # `stored` is a SciPy matrix of the nonzeros, or SciPy's LinearOperator, of which only products are
@@ -339,7 +334,7 @@ class Federation:
         """
         matrices, targets = check_sequences(As, ys)
         labels_of_signs = None
-        if _takes_labels(loss):
+        if takes_labels(loss):
             targets, labels_of_signs = encode_labels(targets, labels)
         elif labels is not None:
             raise ValueError(
@@ -347,7 +342,7 @@ class Federation:
                 "no logistic one"
             )
         targets = [check_array(f"ys[{i}]", y, ndim=1) for i, y in enumerate(targets)]
-        loss = _loss_of(loss, targets)
+        loss = loss_of(loss, targets)
         features = stacked_features(As, matrices, targets)
         targets = [loss.check_targets(f"ys[{i}]", y) for i, y in enumerate(targets)]
         federation = cls._of_rows(features, targets, loss, weights)
@@ -389,7 +384,7 @@ class Federation:
             invalid values.
         """
         As, ys, feature_names, client_names = split_by_client(
-            df, site, target, features, _takes_labels(loss)
+            df, site, target, features, takes_labels(loss)
         )
         federation = cls.from_arrays(As, ys, loss, weights)
         return replace(federation, feature_names=feature_names, client_names=client_names)
@@ -630,44 +625,6 @@ def check_federation(name: str, federation: object) -> Federation:
         name, federation, Federation, "a Federation, as from_arrays makes one"
     )
     return checked
-
-
-def _takes_labels(loss: str | Loss) -> bool:
-    """Return whether the targets of a loss are two labels of any kind."""
-    if isinstance(loss, str):
-        return loss == "logistic"
-    return loss.is_binary
-
-
-def _loss_of(loss: str | Loss, targets: Sequence[Array]) -> Loss:
-    """Return the loss of a name, as `Federation.from_arrays` has them, or a loss object.
-
-    The number of classes of ``"softmax"`` is one more than the largest label.
-    """
-    if not isinstance(loss, str):
-        return check_loss("loss", loss)
-    if loss == "squared":
-        return SquaredLoss()
-    if loss == "logistic":
-        return LogisticLoss()
-    if loss == "softmax":
-        return SoftmaxLoss(_count_classes(targets))
-    if loss == "poisson":
-        return PoissonLoss()
-    raise ValueError(
-        f"loss is {loss!r}; expected one of 'squared', 'logistic', 'softmax', 'poisson', or a loss "
-        "object"
-    )
-
-
-def _count_classes(targets: Sequence[Array]) -> int:
-    """Return one more than the largest label, and at least two."""
-    largest = max((float(y.max()) for y in targets if y.size), default=0.0)
-    if largest >= _MOST_CLASSES:
-        raise ValueError(
-            f"ys hold a larger number; expected integers from 0 to {_MOST_CLASSES - 1}"
-        )
-    return max(int(largest) + 1, 2)
 
 
 def _check_size(federation: Federation) -> None:

@@ -1,4 +1,4 @@
-"""Updates: what a client sends back, why the server does without one, and those of a cohort together.
+"""Updates: what a client sends, why the server does without one, those of a cohort together.
 
 An `UpdateSpec` says what an update has to look like, since updates may come from strangers. What is
 not of its spec is rejected, with a reason. `Updates` is what the server sees of a cohort: a table

@@ -19,12 +19,12 @@ from scipy import sparse
 
 import fgmp
 from fgmp import backends
-from fgmp._compiled import dispatch
-from fgmp._compiled.models import DenseModels, SparseModels
 from fgmp.dictionaries import StandardBasis
+from fgmp.fast import dispatch
+from fgmp.fast.models import DenseModels, SparseModels
 
-kernels = pytest.importorskip("fgmp._compiled.kernels")
-compilation = pytest.importorskip("fgmp._compiled.compilation")
+kernels = pytest.importorskip("fgmp.fast.kernels")
+compilation = pytest.importorskip("fgmp.fast.compilation")
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 # As in `make mutants`, which runs kernels as Python.
 IS_COMPILED = not kernels.numba.config.DISABLE_JIT
@@ -415,7 +415,7 @@ def test_a_run_in_which_a_kernel_solves_for_nobody_is_the_reference():
 )
 def test_threads_do_not_change_a_bit(name, loss, monkeypatch):
     """One thread and forty end at the same bits."""
-    monkeypatch.setattr("fgmp._compiled.dispatch._FEW_MULTIPLICATIONS", 0)
+    monkeypatch.setattr("fgmp.fast.dispatch._FEW_MULTIPLICATIONS", 0)
     ends = []
     for threads in (1, 2, 5, 40):
         monkeypatch.setattr(kernels.numba.config, "NUMBA_NUM_THREADS", threads)

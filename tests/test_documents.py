@@ -10,8 +10,7 @@ from scipy.optimize import least_squares
 from scipy.special import huber
 
 import fgmp
-from fgmp import RejectReason, losses, selection
-from fgmp.baselines import first_order
+from fgmp import RejectReason, baselines, losses, selection
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("[bde]*/README.md"), *ROOT.glob("examples/*/README.md")]
@@ -117,7 +116,7 @@ def example(class_name, module):
 
 def test_method_of_contributing_works():
     """In a tiny ball each client goes to the sphere along its gradient, and the server averages."""
-    names, line = example("FedClip", first_order)
+    names, line = example("FedClip", baselines)
     assert (
         type(eval("{" + line + "}", names)["FedClip"](15, 0.1, learning_rate=0.01))
         is names["FedClip"]

@@ -18,10 +18,10 @@ from scipy.stats import kstest, norm
 
 import fgmp
 from fgmp.data import Client, ProblemInfo
-from fgmp.faults import Corrupted
 from fgmp.method import Call, Streams
 from fgmp.privacy.noise import CalibratedNoise, NoisyMeans, RunSizes, spent
-from fgmp.serialization import to_wire
+from fgmp.run.faults import Corrupted
+from fgmp.run.serialization import to_wire
 
 pytest.importorskip("dp_accounting")
 on_both_backends = pytest.mark.usefixtures("backend")

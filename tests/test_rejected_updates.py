@@ -15,8 +15,8 @@ from malformed_updates import not_finite, of_entries, of_values, scaled_by
 import fgmp
 from fgmp import DropOut, Faulty
 from fgmp.aggregation import Mean
-from fgmp.faults import Corrupted
 from fgmp.method import Call, Streams
+from fgmp.run.faults import Corrupted
 from fgmp.sparse_model import SparseModel, dense
 from fgmp.updates import Rejected
 

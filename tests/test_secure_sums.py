@@ -11,9 +11,9 @@ from malformed_updates import not_finite
 from scipy.stats import chisquare
 
 import fgmp
-from fgmp.faults import Corrupted
 from fgmp.privacy.masking import Sessions, TooFewClients, masked_sum
 from fgmp.privacy.secagg_client import TRIPS
+from fgmp.run.faults import Corrupted
 
 pytestmark = pytest.mark.usefixtures("backend")
 

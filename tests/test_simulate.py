@@ -9,9 +9,9 @@ from cases import METHODS, noisy_regression
 from combinatorial.recorder import Recorder
 
 import fgmp
-from fgmp.callbacks import Bar
 from fgmp.method import Streams
-from fgmp.serialization import from_wire, to_wire
+from fgmp.run.callbacks import Bar
+from fgmp.run.serialization import from_wire, to_wire
 from fgmp.sparse_model import dense
 
 pytestmark = [

@@ -18,8 +18,8 @@ from .._support.validation import (
     short_repr,
 )
 from ..data import Federation, check_federation
+from ..dictionaries import Dictionary
 from ..losses import SquaredLoss
-from ..matrix_dictionary import Dictionary
 from ..sparse_model import Array
 
 # Rows of a streamed matrix that are drawn at a time: 20 MB for the frames of the paper. With fewer,

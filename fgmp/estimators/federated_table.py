@@ -14,9 +14,8 @@ from scipy import sparse
 
 from .._support.sparse_features import SparseFeatures
 from .._support.tables import concatenate_rows, normalized_weights
-from ..count_losses import PoissonLoss
 from ..data import Client, Federation, ProblemInfo
-from ..losses import Loss, SquaredLoss
+from ..losses import Loss, PoissonLoss, SquaredLoss
 from ..method import Call, Method, Transport
 from ..simulation import LocalClients
 from ..sparse_model import Array, IndexArray

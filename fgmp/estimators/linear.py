@@ -53,8 +53,7 @@ from .._support.warnings import (
     warn_user,
 )
 from ..aggregation import Aggregator
-from ..classification_losses import LogisticLoss, SoftmaxLoss
-from ..losses import Loss
+from ..losses import LogisticLoss, Loss, SoftmaxLoss
 from ..privacy.ledger import Ledger
 from ..privacy.masking import Sessions
 from ..privacy.noise import GaussianNoise

@@ -18,10 +18,10 @@ from .._support.displays import html_table
 from .._support.linear_algebra import solve_semidefinite
 from .._support.optional import needs
 from .._support.warnings import advise_once
-from ..callbacks import stop_when_stalled
 from ..fedgradmp import FedGradMP
 from ..method import Method, Transport
 from ..recording import Run
+from ..run.callbacks import stop_when_stalled
 from ..shared_support.elimination import backwards
 from ..shared_support.method import SharedState, SharedSupportGradMP
 from ..shared_support.newton import NewtonOnSupport, SupportState

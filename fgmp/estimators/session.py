@@ -12,11 +12,10 @@ import numpy as np
 
 from ..aggregation import Aggregator
 from ..data import Client, ProblemInfo
-from ..joint_selection import PerAtom, PerBlock
 from ..losses import Loss
 from ..method import Method, Transport
 from ..recording import History, Result, Run
-from ..selection import PerOutput, Selection
+from ..selection import PerAtom, PerBlock, PerOutput, Selection
 from ..shared_support.newton import NewtonOnSupport
 from ..simulation import simulate_part
 from ..sparse_model import SparseModel

@@ -50,7 +50,7 @@ from ..data import Federation
 from ..method import Call, Method, Streams
 from ..privacy.secagg_client import TRIPS, KeyPair, SecAggClient
 from ..privacy.secure_sums import SecureSum
-from ..serialization import from_json, from_wire, to_wire
+from ..run.serialization import from_json, from_wire, to_wire
 from ..simulation import LocalClients
 from ..sparse_model import Array, SparseModel, dense
 from ..updates import Rejected

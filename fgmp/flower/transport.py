@@ -24,7 +24,7 @@ from ..data import ProblemInfo
 from ..losses import Loss, check_loss
 from ..method import Call, Method, Transport
 from ..privacy.secure_sums import MaskedSum, SecureSum
-from ..serialization import from_wire, to_json, to_wire
+from ..run.serialization import from_wire, to_json, to_wire
 from ..sparse_model import Array, IndexArray, SparseModel
 from ..updates import Message, Rejected
 from .mailbox import Mailbox

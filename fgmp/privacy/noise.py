@@ -24,7 +24,7 @@ from .._support.warnings import warn_user
 from ..aggregation import Aggregator, ClientSampler, Mean, PrivacyMechanism
 from ..data import ProblemInfo
 from ..method import Call, Streams, Transport
-from ..serialization import to_wire
+from ..run.serialization import to_wire
 from ..sparse_model import Array, IndexArray
 from ..updates import Message, RejectReason, Update, Updates
 from .secure_sums import SecureSum

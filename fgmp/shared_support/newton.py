@@ -29,9 +29,8 @@ from .._support.validation import (
     validate_number_field,
 )
 from ..data import Client, ProblemInfo
-from ..dictionaries import Atoms, StandardBasis, check_dictionary
+from ..dictionaries import Atoms, Dictionary, StandardBasis, check_dictionary
 from ..losses import Loss
-from ..matrix_dictionary import Dictionary
 from ..method import Exchange, Method
 from ..solvers import RestrictedProblem, SecondOrderProblem, Solver, check_solver, minimise_on
 from ..sparse_model import Array, SparseModel

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fgmp
-from fgmp import rounds
+from fgmp import recording
 from fgmp._support.sparse_features import SparseFeatures
 from fgmp._support.tables import normalized_weights
 from fgmp.dictionaries import StandardBasis
@@ -67,7 +67,7 @@ FAULTS = [
         AVERAGE,
         "objective",
     ),
-    ((rounds, "n_bytes", lambda counted: lambda message: counted(message) + 1), GRADMP, "bytes"),
+    ((recording, "n_bytes", lambda counted: lambda message: counted(message) + 1), GRADMP, "bytes"),
     ((StandardBasis, "select_atoms_of", one_more), IN_BALL, "support"),
     ((StandardBasis, "select_atoms_of", one_more), IN_BALL, "bytes"),
     (

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._support.validation import check_integer, check_sequence, short_repr, validate_number_field
-from .data import Federation
-from .method import Call, Method, Streams, Transport
-from .simulation import transport_to
-from .sparse_model import Array, IndexArray
-from .updates import Message
+from .._support.validation import check_integer, check_sequence, short_repr, validate_number_field
+from ..data import Federation
+from ..method import Call, Method, Streams, Transport
+from ..simulation import transport_to
+from ..sparse_model import Array, IndexArray
+from ..updates import Message
 
 BoolArray = NDArray[np.bool_]
 

@@ -82,7 +82,7 @@ def high_word(a: Any, b: Any) -> Any:
 def keyed_words(stream: RandomStream, client_id: int, start: int, count: int) -> Array:
     """Return `count` random words of a client, from word `start` on.
 
-    They are those of the generator `fgmp.rounds.Streams.of`, which keeps 53 bits of each word.
+    They are those of the generator `fgmp.method.Streams.of`, which keeps 53 bits of each word.
     """
     first_block = start // 4
     n_blocks = (start + count + 3) // 4 - first_block

@@ -33,17 +33,13 @@ import numpy as np
 
 from .._support.warnings import warn_user
 from ..backends import KernelUpdates, kernel
-from ..baselines.dual_averaging import FedDualAvg
-from ..baselines.first_order import FedIterHT, FedMid, FirstOrder
-from ..classification_losses import LogisticLoss, SoftmaxLoss
+from ..baselines import FedDualAvg, FedIterHT, FedMid, FirstOrder
 from ..data import Federation
-from ..dictionaries import StandardBasis
+from ..dictionaries import Dictionary, StandardBasis
 from ..fedgradmp import FedGradMP
-from ..joint_selection import PerAtom
-from ..losses import SquaredLoss
-from ..matrix_dictionary import Dictionary
+from ..losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from ..method import Call
-from ..selection import PerOutput
+from ..selection import PerAtom, PerOutput
 from ..solvers import SGD, Exact, GradientDescent, solver_for
 from ..sparse_model import Array, IndexArray, SparseModel
 from .models import DenseModels, SparseModels
