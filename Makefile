@@ -158,7 +158,7 @@ clean:  ## remove the environment, the builds and the caches
 	@touch $@
 
 # Before runs that stand side by side, which would each compile the same loops.
-.venv/compiled: .venv/installed fgmp/_compiled/kernels.py tools/loops.py
+.venv/compiled: .venv/installed fgmp/fast/kernels.py tools/loops.py
 	$(BIN)/python tools/loops.py
 	@touch $@
 

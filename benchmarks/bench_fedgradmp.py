@@ -12,7 +12,7 @@ from machine import available_gigabytes, cores, loop_threads
 from textbook import draw_rows, gradient_matching_pursuit, gradient_matching_pursuit_rounds
 
 import fgmp
-from fgmp.client import Client
+from fgmp.data import Client
 from fgmp.sparse_model import SparseModel
 
 TAU, K, BATCH, ROWS = 10, 3, 40, 100

@@ -10,8 +10,8 @@ from images import answers
 from machine import loop_threads
 
 import fgmp
-from fgmp._compiled import kernels
-from fgmp.rounds import Streams
+from fgmp.fast import kernels
+from fgmp.method import Streams
 
 HERE = Path(__file__).resolve().parent
 PARTS = {

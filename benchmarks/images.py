@@ -5,7 +5,7 @@ from functools import cache, partial
 import numpy as np
 
 import fgmp
-from fgmp.rounds import Call, Method, State, Streams
+from fgmp.method import Call, Method, State, Streams
 
 WRITERS, TEST_WRITERS, IMAGES, PIXELS, CLASSES = 300, 50, 100, 784, 10
 COHORT, BATCH, TAU, STEPS = 10, 50, 50, 40
@@ -59,7 +59,7 @@ def clients_work(
 
 def answers(method: Method, federation: fgmp.Federation, state: State, count: int | None = None):
     """A callable that has the first so many clients answer what the first exchange asks."""
-    exchange, transport = method.exchanges()[0], federation.prepare(method)
+    exchange, transport = method.exchanges()[0], fgmp.LocalClients(federation).prepare(method)
     cohort = np.arange(federation.n_clients if count is None else count)
     call = Call(exchange, exchange.update_spec(state), 0, 1, Streams(2))
     return partial(transport.run_clients, call, exchange.message(state), cohort)

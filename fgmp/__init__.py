@@ -51,10 +51,10 @@ deploy
 what the theory says of your data
     ``fgmp.theory``
 
-``import fgmp`` loads NumPy, SciPy and joblib only. What a part of it needs beside these is imported
-where it is used, and a message says what to install if it is missing. With Numba installed (the
-extra ``fast``) the first call compiles its loops, some 15 seconds, once: they are kept for the next
-time, and a line at the terminal says so.
+``import fgmp`` loads the algorithm, and with it NumPy, SciPy and joblib only; all other names are
+imported at their first use, and a message says what to install if a package is missing. With Numba
+installed (the extra ``fast``) the first call compiles its loops, some 15 seconds, once: they are
+kept for the next time, and a line at the terminal says so.
 
 The algorithm is that of H. Jeong, D. Needell and J. Qin, Federated Gradient Matching Pursuit, IEEE
 Transactions on Information Theory 70(6), 2024; "the paper" is this one in all files. A round t is::
@@ -69,87 +69,89 @@ Transactions on Information Theory 70(6), 2024; "the paper" is this one in all f
     the server keeps tau atoms of the weighted mean of what comes back, within the ball: x_{t+1}
 
 with tau, the `sparsity`, the number of atoms of a model, P_Lambda the projection onto the span of
-the atoms Lambda, and Pi_R that onto the ball. `FedGradMP.client_update` and `rounds.run_round` are
-these lines, fifty in all. To follow them from the data up to `simulate`, read in this order:
+the atoms Lambda, and Pi_R that onto the ball. `FedGradMP.client_update` and `simulation.run_round`
+are these lines, fifty in all. **The files at the top of the package are the algorithm**, and lean
+on nothing but ``_support``: validation, warnings, linear algebra. To follow it from the data up to
+`simulate`, read in this order:
 
 1. `sparse_model.py`: a vector, or a matrix, with few entries that are not zero
 2. `losses.py`: the objective of a row
-3. `client.py`: the rows of a client, its objective, gradients and minibatches
+3. `data.py`: who holds which rows, the objective of a client, its gradients and minibatches
 4. `selection.py`: what counts as one of the tau atoms
 5. `dictionaries.py`: atoms, and projection onto a few of them
 6. `solvers.py`: the restricted problem, and how a client minimises it
-7. `aggregation.py`: what an update looks like, and how those of a cohort become one
-8. `rounds.py`: the contract of a method, random streams, the loop
+7. `updates.py`: what a client sends, why an update is rejected, those of a cohort together
+8. `method.py`: what a method is, keyed random streams, what a run asks of a transport
 9. `fedgradmp.py`: Algorithm 1 (b is the minimiser) and Algorithm 2 (b is within delta of it)
-10. `simulation.py`: `simulate`
+10. `aggregation.py`: whom the server asks, what it sees, and how updates become one
+11. `recording.py`: runs in progress, what they record, and their results
+12. `simulation.py`: the clients of this process, a round, `simulate`
 
-In a simulation `federation.py` holds the rows of all clients, and `compute_updates` in
-`_compiled/registry.py` is the loop over those of a cohort, or one kernel in its place. Besides
-checks of arguments and updates, and warnings, the path leads by imports to two more files:
-`recording.py`, what a run records and returns, and on which clients objectives are evaluated, and
-`_support/linear_algebra.py`, which solves small systems. What a reader of the two algorithms does
-not need is beside it: `classification_losses.py`, `joint_selection.py`, `matrix_dictionary.py`,
-`descent.py` (solvers with a line search, or with second derivatives), `robust.py`, `faults.py`,
-`transport.py`, `update_validation.py`, and `callbacks.py`, which stops, shows and keeps a run.
+Between `simulate` and a method's `client_update` stand `run_round`, `PrivacyMechanism.collect`,
+`LocalClients.run_clients` and `Call.update_of`. Two more files are beside the path: `baselines.py`,
+the methods to compare with, and `backends.py`, which chooses between a method's own code and a
+compiled kernel.
 
-With Numba, compiled kernels do the clients' work for the methods, losses and data that they stand
-for. They select the same but for ties, and agree with these files up to rounding;
-``Result.backend`` says what ran, and ``with fgmp.backend("reference"):`` runs the files themselves.
+The folders are doors, each for someone, and the files above import none of them:
+
+``run``
+    callbacks, faults, a grid search, metrics, messages and methods as JSON
+``fast``
+    compiled kernels, with Numba. They do the clients' work for the methods, losses and data that
+    they stand for, select the same but for ties, and agree with the files above up to rounding;
+    ``Result.backend`` says what ran, and ``with fgmp.backend("reference"):`` runs the files
+    themselves.
+``shared_support``
+    this project's own method, and `polish`
+``privacy``
+    noise, secure sums, and the ledger of released sums
+``estimators``
+    for a table and hospitals: estimators, and what they report
+``flower``
+    the same over machines
+``theory``, ``datasets``
+    what the theorems assume, measured; data for experiments, and learned dictionaries
+``cli``
+    the command line
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import datasets as datasets
-from . import theory as theory
-from ._compiled import dispatch as _dispatch  # noqa: F401  (registers the kernels of the package)
-from ._compiled.registry import backend
 from ._support.warnings import AdviceWarning
-from .aggregation import (
-    Aggregator,
-    ClientSampler,
-    Mean,
-    PrivacyMechanism,
-    UpdateSpec,
-)
-from .baselines.dual_averaging import FastFedDualAvg, FedDualAvg
-from .baselines.first_order import FedAvg, FedHT, FedIterHT, FedMid
-from .callbacks import Bar, Checkpoint, stop_at, stop_when_stalled
-from .classification_losses import LogisticLoss, SoftmaxLoss
-from .client import Client, ProblemInfo
-from .count_losses import PoissonLoss
-from .datasets import digits_by_writer, make_sparse_regression
-from .datasets.synthetic import gaussian_dictionary
-from .descent import GradientDescent, Newton
-from .dictionaries import Atoms, StandardBasis
-from .dictionary_learning import ksvd
-from .faults import Corrupted, DropOut, Faulty
-from .federation import Federation
+from .aggregation import Aggregator, ClientSampler, Mean, Median, PrivacyMechanism, TrimmedMean
+from .backends import backend
+from .baselines import FastFedDualAvg, FedAvg, FedDualAvg, FedHT, FedIterHT, FedMid
+from .data import Client, Federation, ProblemInfo
+from .dictionaries import Atoms, Dictionary, StandardBasis
 from .fedgradmp import FedGradMP
-from .joint_selection import Overall, PerAtom, PerBlock
-from .losses import Loss, SquaredLoss
-from .matrix_dictionary import Dictionary
-from .metrics import accuracy_on
-from .privacy.ledger import Ledger
-from .privacy.noise import GaussianNoise
-from .privacy.secure_sums import SecureSum
+from .losses import LogisticLoss, Loss, PoissonLoss, SoftmaxLoss, SquaredLoss
+from .method import Exchange, Method, Transport
 from .recording import Callback, History, RecordedModel, Result, Run
-from .robust import Median, TrimmedMean
-from .rounds import Exchange, Method
-from .selection import PerOutput, Selection
-from .shared_support.method import SharedSupportGradMP
-from .shared_support.newton import LocalSteps, NewtonOnSupport, SupportSolver
-from .shared_support.polishing import polish
-from .shared_support.sketches import CountSketch, LargestEntries
-from .simulation import simulate
-from .solvers import SGD, Exact, RestrictedProblem, Solver
+from .selection import Overall, PerAtom, PerBlock, PerOutput, Selection
+from .simulation import LocalClients, simulate
+from .solvers import SGD, Exact, GradientDescent, Newton, RestrictedProblem, Solver
 from .sparse_model import SparseModel
-from .transport import Transport
-from .tuning import tune
-from .update_validation import RejectReason
+from .updates import RejectReason, UpdateSpec
 
 if TYPE_CHECKING:
+    from . import datasets as datasets
+    from . import theory as theory
+    from .datasets import digits_by_writer, make_sparse_regression
+    from .datasets.dictionary_learning import ksvd
+    from .datasets.synthetic import gaussian_dictionary
     from .estimators import FedGradMPClassifier, FedGradMPRegressor
+    from .privacy.ledger import Ledger
+    from .privacy.noise import GaussianNoise
+    from .privacy.secure_sums import SecureSum
+    from .run.callbacks import Bar, Checkpoint, stop_at, stop_when_stalled
+    from .run.faults import Corrupted, DropOut, Faulty
+    from .run.metrics import accuracy_on
+    from .run.tuning import tune
+    from .shared_support.method import SharedSupportGradMP
+    from .shared_support.newton import LocalSteps, NewtonOnSupport, SupportSolver
+    from .shared_support.polishing import polish
+    from .shared_support.sketches import CountSketch, LargestEntries
 
 __version__ = "0.2.0"
 
@@ -185,6 +187,7 @@ __all__ = [
     "History",
     "LargestEntries",
     "Ledger",
+    "LocalClients",
     "LocalSteps",
     "LogisticLoss",
     "Loss",
@@ -230,22 +233,47 @@ __all__ = [
     "tune",
 ]
 
+_FOLDERS = (
+    "cli",
+    "datasets",
+    "estimators",
+    "flower",
+    "privacy",
+    "run",
+    "shared_support",
+    "theory",
+)
 
-# Imported at their first use: scikit-learn takes a second to load, and Flower more.
-_ESTIMATORS = ("FedGradMPClassifier", "FedGradMPRegressor")
-_LAZY_PACKAGES = ("estimators", "flower")
-_EAGER_PACKAGES = ("datasets", "theory")
+# The names of the folders, by the module that has them: imported at their first use.
+_NAMES_OF_FOLDERS = {
+    "datasets": ("digits_by_writer", "make_sparse_regression"),
+    "datasets.dictionary_learning": ("ksvd",),
+    "datasets.synthetic": ("gaussian_dictionary",),
+    "estimators": ("FedGradMPClassifier", "FedGradMPRegressor"),
+    "privacy.ledger": ("Ledger",),
+    "privacy.noise": ("GaussianNoise",),
+    "privacy.secure_sums": ("SecureSum",),
+    "run.callbacks": ("Bar", "Checkpoint", "stop_at", "stop_when_stalled"),
+    "run.faults": ("Corrupted", "DropOut", "Faulty"),
+    "run.metrics": ("accuracy_on",),
+    "run.tuning": ("tune",),
+    "shared_support.method": ("SharedSupportGradMP",),
+    "shared_support.newton": ("LocalSteps", "NewtonOnSupport", "SupportSolver"),
+    "shared_support.polishing": ("polish",),
+    "shared_support.sketches": ("CountSketch", "LargestEntries"),
+}
+_MODULE_OF = {name: module for module, names in _NAMES_OF_FOLDERS.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Return an estimator, or a subpackage, at its first use."""
-    if name in _ESTIMATORS:
-        return getattr(import_module("fgmp.estimators"), name)
-    if name in _LAZY_PACKAGES:
+    """Return a folder, or a name of one, at its first use."""
+    if name in _FOLDERS:
         return import_module(f"fgmp.{name}")
+    if name in _MODULE_OF:
+        return getattr(import_module(f"fgmp.{_MODULE_OF[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     """Return all public names, with what is imported at its first use."""
-    return [*__all__, *_EAGER_PACKAGES, *_LAZY_PACKAGES, "__version__"]
+    return [*__all__, *_FOLDERS, "__version__"]

@@ -1,238 +1,34 @@
-"""What a client update looks like, the updates of a cohort as one table, and aggregators.
+"""Aggregators: whom the server asks, what it sees of the updates, and how these become one row.
 
-In an exchange the server sends a message to a cohort of clients, and each returns its update. Three
-classes share what happens between the clients and the method. An `Aggregator` combines what the
-server sees into one row. It brings a `ClientSampler`, which draws the cohort of a round, and a
-`PrivacyMechanism`, through which pass the updates and the recorded objectives. By default the
-cohort is drawn uniformly, and the server sees every update, and the objective of every client that
-is asked for it. (Two exceptions, in a simulation only: the advice at its end reads the data, which
-are at hand, and `prepare` and `check_method` get the true `ProblemInfo`.)
+An `Aggregator` combines what the server sees into one row. It brings a `ClientSampler`, which draws
+the cohort of a round, and a `PrivacyMechanism`, through which pass the updates and the recorded
+objectives. By default the cohort is drawn uniformly, and the server sees every update, and the
+objective of every client that is asked for it. (Two exceptions, in a simulation only: the advice at
+its end reads the data, which are at hand, and `prepare` and `check_method` get the true
+`ProblemInfo`.)
 
-In this file a row is not a sample but the update of one client, flattened, and a table has the rows
-of a cohort.
+`Mean` is the default. A few adversarial clients cannot move `Median` and `TrimmedMean` far: these
+aggregate every coordinate of the updates by itself, with the weights p_i of the clients whose
+updates are accepted. D. Yin et al., Byzantine-robust distributed learning: towards optimal
+statistical rates, ICML 2018.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from .client import ProblemInfo
-from .selection import PER_OUTPUT, Selection
-from .sparse_model import Array, IndexArray, SparseModel, dense
-from .update_validation import RejectReason, reason_to_reject
-
-if TYPE_CHECKING:
-    from .rounds import Call, Method, Streams
-    from .transport import Transport
-
-Update = Array | SparseModel  # what a client sends back
-Message = Any  # what it is sent: an array, a sparse model, an int, or a tuple of these
-
-_INDEX_BYTES = 4  # indices travel as int32
-
-
-def n_bytes(message: Message) -> int:
-    """Return how many bytes a message takes on the wire.
-
-    A sparse model travels as indices and values, and so does a dense array if that is shorter.
-    """
-    if isinstance(message, tuple):
-        return sum(n_bytes(part) for part in message)
-    if isinstance(message, SparseModel):
-        return _INDEX_BYTES * len(message.support) + message.values.nbytes
-    if isinstance(message, int):
-        return _INDEX_BYTES
-    array = np.asarray(message)
-    if array.ndim == 0:
-        return array.itemsize
-    entry_bytes = _INDEX_BYTES + array.itemsize
-    return min(entry_bytes * int(np.count_nonzero(array)), array.nbytes)
-
-
-@dataclass(frozen=True, eq=False)
-class UpdateSpec:
-    """What an update has to look like; its check, its dense layout and its bytes follow from this.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Shape of the update as a dense array.
-    dtype : dtype, default float64
-    most : int or None
-        The update is a sparse model with at most this many entries, counted as `selection` counts
-        them. None means that it is a dense array.
-    near : ndarray, SparseModel or None
-        The model that was sent, if updates are models: noise clips their difference from it. None
-        means that updates are sums: noise clips the update itself, and `Median` and `TrimmedMean`
-        refuse them.
-    selection : Selection
-
-    Examples
-    --------
-    A sparse model with at most two entries is accepted, and a dense one is not:
-
-    >>> import fgmp
-    >>> import numpy as np
-    >>> spec = fgmp.UpdateSpec(shape=(4,), most=2)
-    >>> print(spec.validate(fgmp.SparseModel.of(np.array([0.0, 1.0, 0.0, 2.0]))))
-    None
-    >>> print(spec.validate(fgmp.SparseModel.of(np.ones(4))), spec.validate(np.ones(4)))
-    too_many malformed
-    """
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any] = np.dtype(np.float64)
-    most: int | None = None
-    near: Update | None = None
-    selection: Selection = PER_OUTPUT
-
-    @property
-    def centre(self) -> Array:
-        """What updates are near, as a row of the table."""
-        if self.near is None:
-            return np.zeros(prod(self.shape))
-        return dense(self.near).reshape(-1)
-
-    def validate(self, update: object) -> RejectReason | None:
-        """Return why an update has to be rejected, or None if it is as this describes it.
-
-        Parameters
-        ----------
-        update : object
-            Whatever a transport returned for a client; it may come from a stranger.
-        """
-        return reason_to_reject(self, update)
-
-    def stack(self, updates: Sequence[Any], weights: Array) -> Updates:
-        """Return the accepted updates of a cohort as one table, a row for each of them.
-
-        Parameters
-        ----------
-        updates : sequence
-            What a transport returned, in the order of the cohort.
-        weights : ndarray of float, shape (cohort_size,)
-            The p_i of the whole cohort.
-        """
-        # The models of a compiled kernel lie in one table already (`_compiled/models.py`), all with
-        # the layout of the first.
-        if hasattr(updates, "stack") and len(updates) > 0:
-            if self.validate(updates[0]) in (None, RejectReason.NOT_FINITE):
-                table: Updates = updates.stack(self, weights)
-                return table
-        reasons = [self.validate(update) for update in updates]
-        accepted = np.flatnonzero([reason is None for reason in reasons])
-        rejected = Counter(reason.value for reason in reasons if reason is not None)
-        rows = [updates[int(position)] for position in accepted]
-
-        entries = None
-        if self.most is None:
-            values = self._dense_rows(rows)
-        else:
-            row_of_entry = np.repeat(np.arange(len(rows)), [len(model.support) for model in rows])
-            supports = [np.empty(0, np.intp), *(model.support for model in rows)]
-            entries = Entries(row_of_entry, np.concatenate(supports))
-            values = np.concatenate([np.empty(0, self.dtype), *(model.values for model in rows)])
-        bytes_up = bytes_up_of(entries, values)
-        return Updates(self, accepted, weights[accepted], entries, values, rejected, bytes_up)
-
-    def _dense_rows(self, updates: list[Array]) -> Array:
-        """Return dense updates as the rows of a matrix, also if there are none."""
-        n_columns = prod(self.shape)
-        if not updates:
-            return np.empty((0, n_columns))
-        return np.reshape(updates, (len(updates), n_columns))
-
-    def from_row(self, row: Array) -> Array:
-        """Return a row of the table as an array of this shape and type."""
-        return row.reshape(self.shape).astype(self.dtype, copy=False)
-
-
-class Entries(NamedTuple):
-    """Where the entries of sparse updates stand in the table: row and column of each."""
-
-    row: IndexArray
-    column: IndexArray
-
-
-def bytes_up_of(entries: Entries | None, values: Array) -> int:
-    """Return what updates took on the wire; a dense row travels as entries if that is shorter."""
-    entry_bytes = _INDEX_BYTES + values.itemsize
-    if entries is not None:
-        return entry_bytes * len(values)
-    row_bytes = values.itemsize * values.shape[1]
-    sparse_bytes = entry_bytes * np.count_nonzero(values, axis=1)
-    return int(np.minimum(sparse_bytes, row_bytes).sum())
-
-
-class Updates(NamedTuple):
-    """What the server sees of the updates of a cohort.
-
-    That is a row for each accepted update; or, if a privacy mechanism adds the updates up, a single
-    row: their mean, or with noise what is released in its place.
-
-    Attributes
-    ----------
-    update_spec : UpdateSpec
-    accepted : ndarray of int
-        The clients whose updates are in the rows, as increasing positions in the cohort.
-    weights : ndarray of float, shape (n_rows,)
-        The weight p_i of each row.
-    entries : Entries or None
-        Row and column of each of the `values` of sparse updates; None if `values` are dense rows.
-    values : ndarray
-        Shape (n_rows, n_columns) of dense updates, (n_entries,) of sparse ones.
-    rejected : Counter of str
-        How many updates were rejected, by `RejectReason`.
-    bytes_up, bytes_down : int
-        What the accepted updates took, and what the clients were sent beside the message itself.
-    """
-
-    update_spec: UpdateSpec
-    accepted: IndexArray
-    weights: Array
-    entries: Entries | None
-    values: Array
-    rejected: Counter[str]
-    bytes_up: int
-    bytes_down: int = 0
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to aggregate, because no accepted update has a weight."""
-        return not self.weights.sum() > 0
-
-    @property
-    def shares(self) -> Array:
-        """The weights of the rows, scaled to sum to one."""
-        shares: Array = self.weights / self.weights.sum()
-        return shares
-
-    def rows(self) -> Array:
-        """Return the updates as dense rows, shape (n_rows, n_columns)."""
-        if self.entries is None:
-            return self.values
-        shape = len(self.accepted), prod(self.update_spec.shape)
-        rows: Array = np.zeros(shape, self.values.dtype)
-        rows[self.entries.row, self.entries.column] = self.values
-        return rows
-
-    def mean(self) -> Array:
-        """Return sum_i p_i x_i, with the weights scaled to the rows that there are."""
-        if self.entries is None:
-            total: Array = np.add.reduce(self.shares[:, None] * self.values, axis=0)
-            return total
-        weighted = self.shares[self.entries.row] * self.values
-        return np.bincount(self.entries.column, weighted, prod(self.update_spec.shape))
+from ._support.validation import validate_number_field
+from .data import ProblemInfo
+from .method import Call, Method, Streams, Transport
+from .sparse_model import Array, IndexArray
+from .updates import Message, Update, Updates
 
 
 class ClientSampler:
-    """Draws the cohort of each round: uniformly without replacement, by `rounds.Streams`.
+    """Draws the cohort of each round: uniformly without replacement, by `fgmp.method.Streams`.
 
     Examples
     --------
@@ -404,3 +200,133 @@ class Mean(Aggregator):
     def __call__(self, updates: Updates) -> Array:
         """Return the weighted mean."""
         return updates.mean()
+
+
+# Cumulated weights carry rounding: 0.1 + 0.2 + 0.2 has to be half of the clients.
+_ROUNDING = 1e-12
+
+
+class _CoordinatewiseAggregator(Aggregator):
+    """An aggregator that reduces each coordinate of the updates by itself."""
+
+    def of_columns(self, values: Array, weights: Array) -> Array:
+        """Return one number for each column.
+
+        Parameters
+        ----------
+        values : ndarray, shape (n_clients, n_coordinates)
+        weights : ndarray, shape (n_clients,)
+            They sum to one.
+
+        Returns
+        -------
+        ndarray, shape (n_coordinates,)
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no of_columns")
+
+    def __call__(self, updates: Updates) -> Array:
+        """Return the aggregate. A coordinate that a sparse update does not have is zero.
+
+        A ValueError if the updates are not near one another: the coordinatewise median of Hessians,
+        for example, is no Hessian.
+        """
+        if updates.update_spec.near is None:
+            raise ValueError(
+                f"aggregator is {self!r}, and the updates of an exchange are no models near one "
+                "another; expected Mean(), SecureSum() or GaussianNoise(...)"
+            )
+        return self.of_columns(updates.rows(), updates.shares)
+
+
+@dataclass(frozen=True)
+class Median(_CoordinatewiseAggregator):
+    """The weighted median of each coordinate.
+
+    It stays in the range of the other updates, whatever clients with less than half of the weight
+    send. With equal weights it is `numpy.median`. A coordinate of sparse models is nonzero only if
+    clients with at least half of the weight have it, which is a vote on the support. If honest
+    clients select different atoms, few coordinates are left.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> updates = np.array([[1.0, 0.0], [2.0, 0.0], [-900.0, 5.0]])
+    >>> fgmp.Median().of_columns(updates, np.ones(3) / 3).tolist()
+    [1.0, 0.0]
+    """
+
+    def of_columns(self, values: Array, weights: Array) -> Array:
+        """Return the midpoint of the lower and the upper weighted median of each column."""
+        columns = _sort_columns(values, weights)
+        lower = (columns.ends > 0.5 - _ROUNDING).argmax(axis=0)
+        upper = (columns.ends > 0.5 + _ROUNDING).argmax(axis=0)
+
+        column_indices = np.arange(values.shape[1])
+        lower_median = columns.values[lower, column_indices]
+        upper_median = columns.values[upper, column_indices]
+        return np.asarray(lower_median + (upper_median - lower_median) / 2)
+
+
+@dataclass(frozen=True)
+class TrimmedMean(_CoordinatewiseAggregator):
+    """The weighted mean of each coordinate without its lowest and highest `share` of the weight.
+
+    A share of 0 is the mean, and a share near one half is nearly the median. Coordinates of sparse
+    models that few clients have shrink or vanish.
+
+    Parameters
+    ----------
+    share : float, default 0.1
+        The share of the weight that is cut at each end, at least 0 and below 0.5. It has to be at
+        least the share of clients that are adversarial.
+
+    Raises
+    ------
+    ValueError
+        If the share is out of these bounds.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> updates = np.array([[-3.0], [2.0], [4.0], [900.0]])
+    >>> fgmp.TrimmedMean(share=0.25).of_columns(updates, np.ones(4) / 4).tolist()
+    [3.0]
+    """
+
+    share: float = 0.1
+
+    def __post_init__(self) -> None:
+        validate_number_field(self, "share", at_least=0)
+        if self.share >= 0.5:
+            raise ValueError(
+                f"share is {self.share!r}; expected a number of at least 0 and below 0.5"
+            )
+
+    def of_columns(self, values: Array, weights: Array) -> Array:
+        """Return the weighted mean of what each column has between the two ends."""
+        columns = _sort_columns(values, weights)
+        first = np.maximum(columns.begins, self.share)
+        last = np.minimum(columns.ends, 1 - self.share)
+        inside = np.clip(last - first, 0, None)
+        # What is cut has weight zero exactly: times 1e300 a trace of rounding decides the mean.
+        inside[inside <= _ROUNDING] = 0
+        return np.asarray(np.einsum("ij,ij->j", inside / inside.sum(axis=0), columns.values))
+
+
+class _SortedColumns(NamedTuple):
+    """Columns in increasing order, and the interval of cumulated weight of each entry."""
+
+    values: Array
+    begins: Array
+    ends: Array
+
+
+def _sort_columns(values: Array, weights: Array) -> _SortedColumns:
+    """Sort each column, and lay its weights end to end from 0 to 1 in the same order."""
+    order = np.argsort(values, axis=0, kind="stable")
+    sorted_values = np.take_along_axis(values, order, axis=0)
+    sorted_weights = weights[order]
+    ends = np.cumsum(sorted_weights, axis=0)
+    return _SortedColumns(sorted_values, ends - sorted_weights, ends)

@@ -1,12 +1,12 @@
 """Federated gradient matching pursuit: what clients and server compute in Algorithms 1 and 2.
 
-`FedGradMP` is a method (`fgmp.rounds`) that starts from zero and has one exchange a round. Its
+`FedGradMP` is a method (`fgmp.method`) that starts from zero and has one exchange a round. Its
 `client_update` is the loop over the local iterations of the pseudo-code, and its `server_update`
-the projection after the mean. The rest is elsewhere: the loop over the rounds and the draw of the
-cohort in `rounds.iterate`, the loop over its clients in `_compiled.registry.compute_updates`, the
-mean in `Updates.mean`, the weights p_i in the federation, and the accuracy
-delta of Algorithm 2 in the solver. A compiled kernel may stand for `client_update`, up to rounding;
-``with fgmp.backend("reference"):`` runs the code below.
+the projection after the mean. The rest is elsewhere: the loop over the rounds in `simulate`, the
+draw of the cohort in `simulation.run_round`, the loop over its clients in
+`LocalClients.run_clients`, the mean in `Updates.mean`, the weights p_i in the federation, and the
+accuracy delta of Algorithm 2 in the solver. A compiled kernel may stand for `client_update`, up to
+rounding; ``with fgmp.backend("reference"):`` runs the code below.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ import numpy as np
 
 from ._support.validation import validate_integer_field, validate_number_field
 from ._support.warnings import warn_of_few_rows, warn_of_small_batches
-from .aggregation import UpdateSpec
-from .client import Client, ProblemInfo
+from .data import Client, ProblemInfo
 from .dictionaries import Atoms, StandardBasis, check_dictionary
-from .rounds import Exchange, Method
+from .method import Exchange, Method
 from .selection import PER_OUTPUT, Selection, check_selection
 from .solvers import Solver, check_solver, minimise_on, solver_for
 from .sparse_model import Array, NonFiniteUpdate, SparseModel, union
+from .updates import UpdateSpec
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class FedGradMP(Method):
         R: clients and server project onto the ball ||Psi alpha||_2 <= R of the signal (Algorithm 2,
         optional step), with the norm of all entries. (For several classes the paper's Section IV-D
         bounds the coefficients of each.)
-        None is no ball.
+        None disables the projection.
     selection : Selection
         What counts as one of the tau, and the atoms that always stay: `PerOutput` by default.
 
@@ -155,7 +155,7 @@ class FedGradMP(Method):
     def update_spec(self, x: SparseModel) -> UpdateSpec:
         """Return what an update looks like: tau atoms, and those that always stay.
 
-        It is a model near x_t, from which noise measures how far an update goes.
+        The update is a model near x_t: noise clips its difference from x_t.
         """
         return UpdateSpec(x.shape, x.values.dtype, self.sparsity, x, self.selection)
 

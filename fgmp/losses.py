@@ -7,21 +7,25 @@ The objective of client i with the rows d_j and the targets y_j, j in D_i, is
 its gradient is w A_i^T l'(A_i x, y_i), and its Hessian times v is w A_i^T (l''(A_i x, y_i) A_i v),
 where l' and l'' are derivatives with respect to the prediction. A loss therefore consists of l, l'
 and l'', row by row, and of a few facts that methods and solvers ask for, such as whether it is
-quadratic.
+quadratic. The paper has the squared loss, and for labels the logistic and the softmax loss (Section
+IV-D); `PoissonLoss`, for counts, is not one of its losses.
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import expit, xlogy
 
 from ._support.validation import (
     check_bool,
     check_kind,
+    validate_integer_field,
+    validate_number_field,
 )
-from .sparse_model import Array
+from .sparse_model import Array, IndexArray
 
 
 class Loss(ABC):
@@ -212,3 +216,317 @@ def check_loss(name: str, loss: object) -> Loss:
     expected = "a loss object, such as fgmp.SquaredLoss() or one of a subclass of fgmp.Loss"
     checked: Loss = check_kind(name, loss, Loss, expected)
     return checked
+
+
+@dataclass(frozen=True)
+class LogisticLoss(Loss):
+    """Binary logistic loss l(z, y) = log(1 + exp(-c y z)) for the labels -1 and +1.
+
+    With the margin c = 1 a prediction z is the logarithm of the odds of +1, and a coefficient is
+    what a unit of its feature adds to it, as in statistics and in other libraries. The paper has
+    c = 2 (Section IV-D), which makes l'' <= 1 and the coefficients of the same data half as large.
+    Below, s(t) = 1 / (1 + exp(-t)). (The paper has s(-t) under this name; s(t) s(-t) is the same.)
+
+    Parameters
+    ----------
+    margin : float, default 1.0
+        c, above 0; the paper's is 2.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> z, y = np.array([0.0, 20.0, -1.0]), np.array([1.0, 1.0, 1.0])
+    >>> fgmp.LogisticLoss().values(z, y).round(3).tolist()
+    [0.693, 0.0, 1.313]
+    """
+
+    margin: float = 1.0
+
+    is_binary = True
+    local_solver = "one_step"  # rows that can be separated leave no minimiser
+
+    def __post_init__(self) -> None:
+        validate_number_field(self, "margin", above=0)
+
+    @property
+    def _c(self) -> float:
+        """The margin as a float: a NumPy float64 would turn arrays of float32 into float64."""
+        return float(self.margin)
+
+    @property
+    def class_labels(self) -> Array:
+        """-1 and +1."""
+        return np.array([-1, 1])
+
+    @property
+    def self_concordance(self) -> float:
+        """c, because l''' = c (s(-c z) - s(c z)) l''."""
+        return self._c
+
+    def check_targets(self, name: str, targets: Array) -> Array:
+        """Return labels -1 and +1, of which a client may have only one, or raise a ValueError."""
+        invalid = np.flatnonzero(np.abs(targets) != 1)
+        if invalid.size:
+            raise ValueError(f"{name}[{invalid[0]}] is no label; expected labels -1 or +1")
+        return targets
+
+    def values(self, predictions: Array, targets: Array) -> Array:
+        """Return log(1 + exp(-c y z)), without overflow."""
+        zero = predictions.dtype.type(0)
+        values: Array = np.logaddexp(zero, -self._c * targets * predictions)
+        return values
+
+    def derivative(self, predictions: Array, targets: Array) -> Array:
+        """Return -c y s(-c y z)."""
+        slope = -self._c * targets
+        derivative: Array = slope * expit(slope * predictions)
+        return derivative
+
+    def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
+        """Return c^2 s(c z) s(-c z) times the direction."""
+        scaled = self._c * predictions
+        product: Array = self._c**2 * expit(scaled) * expit(-scaled) * direction
+        return product
+
+    def leads(self, predictions: Array, targets: Array) -> Array:
+        """Return y z, which is positive on the side of the label."""
+        return (targets * predictions)[:, None]
+
+
+@dataclass(frozen=True)
+class SoftmaxLoss(Loss):
+    """Multiclass logistic loss l(z, y) = -z_y + log sum_c exp(z_c) for labels y = 0, ..., C-1.
+
+    The model x has one column x_c for each class, and z_c = a' x_c. The paper prints the logarithm
+    of the exponential of a sum, which should be the sum of exponentials (Sections IV-D and V-B).
+
+    Parameters
+    ----------
+    n_classes : int
+        C, at least 2.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> loss = fgmp.SoftmaxLoss(n_classes=4)
+    >>> loss.model_shape(10), loss.derivative(np.zeros((1, 4)), np.array([2])).tolist()
+    ((10, 4), [[0.25, 0.25, -0.75, 0.25]])
+    """
+
+    n_classes: int
+
+    shift_invariant = True  # probabilities depend on differences of predictions only
+    has_integer_targets = True
+    local_solver = "one_step"  # as for the logistic loss
+
+    # A third cumulant is at most the variance times the range of w, which is at most sqrt(2) ||w||.
+    self_concordance = 2**0.5
+
+    def __post_init__(self) -> None:
+        validate_integer_field(self, "n_classes", at_least=2)
+
+    @property
+    def class_labels(self) -> IndexArray:
+        """0, ..., C-1."""
+        return np.arange(self.n_classes)
+
+    def model_shape(self, n_features: int) -> tuple[int, ...]:
+        """Return ``(n_features, n_classes)``."""
+        return (n_features, int(self.n_classes))
+
+    def check_targets(self, name: str, targets: Array) -> Array:
+        """Return labels from 0 to C-1 as integers, or raise a ValueError.
+
+        A client may have only some of them.
+        """
+        is_fraction = np.floor(targets) != targets
+        is_outside = (targets < 0) | (targets >= self.n_classes)
+        invalid = np.flatnonzero(is_fraction | is_outside)
+        if invalid.size:
+            expected = f"integer labels from 0 to {self.n_classes - 1}"
+            raise ValueError(f"{name}[{invalid[0]}] is no label; expected {expected}")
+        return targets.astype(np.intp)
+
+    def values(self, predictions: Array, targets: Array) -> Array:
+        """Return -z_y + log sum_c exp(z_c), without overflow."""
+        shifted = predictions - np.maximum.reduce(predictions, axis=1, keepdims=True)
+        of_label = shifted[np.arange(len(targets)), targets]
+        np.maximum(shifted, _LOWEST_EXPONENT[shifted.dtype], out=shifted)
+        sums = np.add.reduce(np.exp(shifted, out=shifted), axis=1)
+        values: Array = np.log(sums) - of_label
+        return values
+
+    def derivative(self, predictions: Array, targets: Array) -> Array:
+        """Return p - e_y, with p = softmax(z)."""
+        derivative = _softmax(predictions)
+        derivative[np.arange(len(targets)), targets] -= 1
+        return derivative
+
+    def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
+        """Return (diag(p) - p p') times the direction, with p = softmax(z)."""
+        p = _softmax(predictions)
+        product: Array = p * (direction - np.sum(p * direction, axis=1, keepdims=True))
+        return product
+
+    def leads(self, predictions: Array, targets: Array) -> Array:
+        """Return z_y - z_c for the other classes c."""
+        is_other = np.arange(self.n_classes) != targets[:, None]
+        of_label = predictions[~is_other][:, None]
+        of_others = predictions[is_other].reshape(len(targets), self.n_classes - 1)
+        leads: Array = of_label - of_others
+        return leads
+
+
+# Probabilities below tiny^0.7 matter less than rounding, and products of such small numbers are
+# denormal, with which processors are slow.
+_LOWEST_EXPONENT = {
+    np.dtype(precision): 0.7 * float(np.log(np.finfo(precision).tiny))
+    for precision in (np.float32, np.float64)
+}
+
+
+def _softmax(predictions: Array) -> Array:
+    """Return the probabilities exp(z_c) / sum_c exp(z_c) of each row, none below tiny^0.7."""
+    p: Array = predictions - np.maximum.reduce(predictions, axis=1, keepdims=True)
+    np.maximum(p, _LOWEST_EXPONENT[p.dtype], out=p)
+    np.exp(p, out=p)
+    p /= np.add.reduce(p, axis=1, keepdims=True)
+    return p
+
+
+# Beyond this prediction l continues as its own second-order expansion. exp(40) is 26 times the
+# largest count, and its square is within the range of float32.
+_LARGEST_EXPONENT = 40.0
+# Up to it float64 holds every whole number.
+_LARGEST_COUNT = 2.0**53
+
+
+@dataclass(frozen=True)
+class PoissonLoss(Loss):
+    """Poisson loss l(z, y) = exp(z) - y z + y log y - y for counts y, half the deviance of a row.
+
+    A prediction z is the logarithm of the expected count, so that a unit of a feature multiplies
+    the count by the exponential of its coefficient, the rate ratio. l is at least 0, and 0 if
+    exp(z) = y. The terms in y alone make it so, and move no minimiser.
+
+    Notes
+    -----
+    All derivatives of l from the second one on are exp(z). Therefore the constant of generalised
+    self-concordance is 1, as for the logistic loss; but the curvature, unlike that of the logistic
+    loss, is not bounded, and the gradient is not Lipschitz. `GradientDescent`, `Newton` and
+    `NewtonOnSupport` search for the length of their steps. A fixed learning rate, as `SGD` and the
+    baselines have it, diverges from models whose predictions are large.
+
+    Beyond z = 40, where exp(z) exceeds every count that floats hold, l continues as its expansion
+    to second order: convex, twice differentiable, and without overflow.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> loss, z = fgmp.PoissonLoss(), np.log([1.0, 2.0, 4.0])
+    >>> loss.values(z, np.array([1.0, 0.0, 4.0])).round(12).tolist()
+    [0.0, 2.0, 0.0]
+    >>> loss.derivative(z, np.array([1.0, 0.0, 4.0])).round(12).tolist()
+    [0.0, 2.0, 0.0]
+    """
+
+    local_solver = "one_step"  # rows without any event may leave no minimiser
+    self_concordance = 1.0
+
+    def check_targets(self, name: str, targets: Array) -> Array:
+        """Return counts, which need not be whole, or raise a ValueError."""
+        invalid = np.flatnonzero(~((targets >= 0) & (targets <= _LARGEST_COUNT)))
+        if invalid.size:
+            raise ValueError(
+                f"{name}[{invalid[0]}] is no count; expected numbers from 0 to 2^53 for the "
+                "Poisson loss"
+            )
+        return targets
+
+    def link(self, mean: float) -> float:
+        """Return log(mean)."""
+        return float(np.log(mean))
+
+    def mean_of(self, predictions: Array) -> Array:
+        """Return the expected counts exp(z)."""
+        mean: Array = np.exp(predictions)
+        return mean
+
+    def values(self, predictions: Array, targets: Array) -> Array:
+        """Return exp(z) - y z + y log y - y."""
+        inside, beyond = _split(predictions)
+        of_targets = xlogy(targets, targets) - targets
+        exponential = np.exp(inside) * (1 + beyond + beyond**2 / 2)
+        values: Array = exponential - targets * predictions + of_targets
+        return values
+
+    def derivative(self, predictions: Array, targets: Array) -> Array:
+        """Return exp(z) - y."""
+        inside, beyond = _split(predictions)
+        derivative: Array = np.exp(inside) * (1 + beyond) - targets
+        return derivative
+
+    def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
+        """Return exp(z) times the direction."""
+        inside, _ = _split(predictions)
+        product: Array = np.exp(inside) * direction
+        return product
+
+    def ahead(self, moves: Array, targets: Array) -> Array:
+        """Return how far each move lowers l for ever: down in a row without events, else nowhere.
+
+        With y > 0 l grows in both directions.
+        """
+        lengths: Array = np.where(targets > 0, -np.abs(moves), -moves)
+        return lengths[:, None]
+
+
+def _split(predictions: Array) -> tuple[Array, Array]:
+    """Return predictions up to the largest exponent, and by how much they exceed it."""
+    inside = np.minimum(predictions, predictions.dtype.type(_LARGEST_EXPONENT))
+    return inside, predictions - inside
+
+
+# A larger label of the softmax loss is a mistake: a model has a column for each class.
+_MOST_CLASSES = 2**20
+
+
+def takes_labels(loss: str | Loss) -> bool:
+    """Return whether the targets of a loss are two labels of any kind."""
+    if isinstance(loss, str):
+        return loss == "logistic"
+    return loss.is_binary
+
+
+def loss_of(loss: str | Loss, targets: Sequence[Array]) -> Loss:
+    """Return the loss of a name, as `Federation.from_arrays` has them, or a loss object.
+
+    The number of classes of ``"softmax"`` is one more than the largest label.
+    """
+    if not isinstance(loss, str):
+        return check_loss("loss", loss)
+    if loss == "squared":
+        return SquaredLoss()
+    if loss == "logistic":
+        return LogisticLoss()
+    if loss == "softmax":
+        return SoftmaxLoss(_count_classes(targets))
+    if loss == "poisson":
+        return PoissonLoss()
+    raise ValueError(
+        f"loss is {loss!r}; expected one of 'squared', 'logistic', 'softmax', 'poisson', or a loss "
+        "object"
+    )
+
+
+def _count_classes(targets: Sequence[Array]) -> int:
+    """Return one more than the largest label, and at least two."""
+    largest = max((float(y.max()) for y in targets if y.size), default=0.0)
+    if largest >= _MOST_CLASSES:
+        raise ValueError(
+            f"ys hold a larger number; expected integers from 0 to {_MOST_CLASSES - 1}"
+        )
+    return max(int(largest) + 1, 2)

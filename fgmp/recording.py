@@ -1,29 +1,34 @@
 """Runs in progress, what they record, what watches them, and their results.
 
-`Run` is what a callback is given, `History` says what is recorded, and `Result` is what `simulate`
-returns in the end.
+`Run` is what a callback is given, with the `Progress` that its next round needs; `History` says
+what is recorded, and `Result` is what `simulate` returns in the end.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ._support.displays import (
+    HistoryTable,
+    facts_in_words,
+    html_facts,
+    in_words,
+    names_in_words,
+)
 from ._support.validation import check_integer, check_kind, check_sequence, short_repr
-from ._support.warnings import warn_on_outcome
-from .aggregation import Aggregator, Update
-from .rounds import Method, Progress, State, Streams
+from .aggregation import Aggregator
+from .method import Method, State, Streams, Transport
 from .sparse_model import Array, IndexArray, SparseModel, dense
-
-if TYPE_CHECKING:
-    from .transport import Transport
+from .updates import Message, Update, Updates, n_bytes
 
 # The columns that runs have, some of them under some aggregators only.
 _COLUMNS = (
@@ -37,6 +42,86 @@ _COLUMNS = (
     "rejected",
     "epsilon",
 )
+
+
+@dataclass
+class Traffic:
+    """What the exchanges of one round have sent so far.
+
+    Attributes
+    ----------
+    began : float
+        When the round began, in seconds of `time.perf_counter`.
+    took_part : ndarray of bool, shape (cohort_size,)
+        Whose updates were accepted in every exchange.
+    bytes_up, bytes_down : int
+    rejected : Counter of str
+        How many updates were rejected, by reason.
+    """
+
+    began: float
+    took_part: Array
+    bytes_up: int = 0
+    bytes_down: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+
+    def add(self, message: Message, updates: Updates) -> None:
+        """Count one exchange."""
+        cohort_size = len(self.took_part)
+        self.bytes_up += updates.bytes_up
+        self.bytes_down += cohort_size * n_bytes(message) + updates.bytes_down
+        self.rejected += updates.rejected
+        self.took_part &= np.bincount(updates.accepted, minlength=cohort_size) > 0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress of a run: all that its next round needs, and what it has used so far.
+
+    Attributes
+    ----------
+    round : int
+        How many rounds are over.
+    state : object
+        The state of the server.
+    seconds : float
+        Time of the method's own work so far.
+    bytes_up, bytes_down : int
+        Bytes sent so far.
+    clients : int
+        How many clients took part in every exchange of the last round.
+    rejected : Counter of str
+        How many updates were rejected so far, by reason.
+    counted : int
+        How many rounds changed the state; the others left it as it was.
+    """
+
+    round: int
+    state: State
+    seconds: float = 0.0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    clients: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    counted: int = 0
+
+    def with_new_state(self, state: State, traffic: Traffic) -> Progress:
+        """Return the progress after one more round, which led to a new state."""
+        after = self.with_state_kept(traffic)
+        clients = int(np.count_nonzero(traffic.took_part))
+        return replace(after, state=state, clients=clients, counted=self.counted + 1)
+
+    def with_state_kept(self, traffic: Traffic) -> Progress:
+        """Return the progress after one more round, in which nobody answered some exchange."""
+        return replace(
+            self,
+            round=self.round + 1,
+            seconds=self.seconds + time.perf_counter() - traffic.began,
+            bytes_up=self.bytes_up + traffic.bytes_up,
+            bytes_down=self.bytes_down + traffic.bytes_down,
+            clients=0,
+            rejected=self.rejected + traffic.rejected,
+        )
 
 
 class Callback(Protocol):
@@ -335,9 +420,8 @@ class RecordedModel:
     value: float
 
     def __repr__(self) -> str:
-        from ._support.displays import recorded_model_in_words
-
-        return recorded_model_in_words(self)
+        facts = {"objective": f"{self.value:.3g}"} | _size_of(self)
+        return f"RecordedModel(round {self.round}: {facts_in_words(facts)})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -415,15 +499,37 @@ class Result:
     fallbacks: Counter[str] = field(default_factory=Counter, repr=False)
 
     def __repr__(self) -> str:
-        from ._support.displays import result_in_words
-
-        return result_in_words(self)
+        return f"Result({type(self.method).__name__}: {facts_in_words(self._facts())})"
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        from ._support.displays import html_of_result
+        facts = self._facts() | {"support": names_in_words(self.support.tolist(), 12)}
+        return html_facts(f"Result of {type(self.method).__name__}", facts)
 
-        return html_of_result(self)
+    def _facts(self) -> dict[str, str]:
+        """Return what one wants to know of a run first: rounds, error, size and traffic."""
+        facts: dict[str, str] = {
+            name: in_words(name, self.history[name][-1])
+            for name in ("round", "objective", "relative_error", "epsilon")
+            if name in self.history
+        }
+        facts |= _size_of(self)
+        for name in ("bytes_up", "bytes_down"):
+            facts[name] = in_words(name, self.history[name][-1])
+        if self.rejected:
+            facts["rejected"] = ", ".join(
+                f"{count} {reason}" for reason, count in self.rejected.items()
+            )
+        if self.backend is not None:
+            facts["backend"] = self.backend
+        if self.interrupted:
+            facts["interrupted"] = "yes"
+        return facts
+
+
+def _size_of(model: RecordedModel | Result) -> dict[str, str]:
+    """Return how many coefficients of a model are not zero."""
+    return {"nonzero": f"{len(model.support)} of {model.coefficients.size} coefficients"}
 
 
 def check_callbacks(callbacks: Any) -> list[Callback]:
@@ -442,29 +548,56 @@ def check_callbacks(callbacks: Any) -> list[Callback]:
     return several
 
 
-def begin_callback(callback: Callback, run: Run) -> None:
-    """Call the method `begin` of a callback, if it has one."""
-    _hook(callback, "begin")(run)
+class Watchers:
+    """The history and the callbacks of a run: begun, called after every round, and ended together.
 
+    Parameters
+    ----------
+    run : Run
+    callbacks : sequence of Callback
+    """
 
-def end_callbacks(callbacks: Sequence[Callback], run: Run) -> None:
-    """End all callbacks, whatever one of them raises; then raise it."""
-    with ExitStack() as stack:  # which calls the last one first
-        for callback in reversed(callbacks):
-            stack.callback(_hook(callback, "end"), run)
+    def __init__(self, run: Run, callbacks: Sequence[Callback]) -> None:
+        self.run = run
+        self.waiting: list[Callback] = [run.history, *callbacks]
+        self.begun: list[Callback] = []
 
+    def begin(self) -> None:
+        """Call the method `begin` of those that have one."""
+        while self.waiting:
+            self.begun.append(self.waiting.pop(0))
+            _hook(self.begun[-1], "begin")(self.run)
 
-def end_callbacks_after_error(
-    callbacks: Sequence[Callback], run: Run, error: BaseException
-) -> None:
-    """End all callbacks after an error; what they raise is noted on it."""
-    for callback in callbacks:
-        try:
-            _hook(callback, "end")(run)
-        except Exception as another:
-            error.add_note(
-                f"At the end of the run {type(callback).__name__} failed too: {another!r}"
-            )
+    def end_the_run(self) -> bool:
+        """Call all of them with the run; return whether it is over, or one has stopped it."""
+        progress = self.run.progress
+        stops = [callback(self.run) for callback in self.begun]
+        return progress.round >= self.run.rounds or (progress.round > 0 and any(stops))
+
+    def end(self) -> None:
+        """End those that have begun, whatever one of them raises; then raise it."""
+        with ExitStack() as stack:  # which calls the last one first
+            for callback in reversed(self.begun):
+                stack.callback(_hook(callback, "end"), self.run)
+
+    def end_after(self, error: BaseException) -> None:
+        """End those that have begun after an error; what they raise is noted on it.
+
+        Ctrl-C is no error of the run. After any other the history stays as it is: what it would
+        record may be what failed.
+        """
+        if isinstance(error, KeyboardInterrupt):
+            self.end()
+            return
+        for callback in self.begun:
+            if callback is self.run.history:
+                continue
+            try:
+                _hook(callback, "end")(self.run)
+            except Exception as another:
+                error.add_note(
+                    f"At the end of the run {type(callback).__name__} failed too: {another!r}"
+                )
 
 
 def _hook(callback: Callback, name: str) -> Callable[[Run], object]:
@@ -474,19 +607,13 @@ def _hook(callback: Callback, name: str) -> Callable[[Run], object]:
 
 
 def result_of(run: Run, interrupted: bool = False) -> Result:
-    """Return the result of a run, and warn of its outcome unless it was interrupted."""
-    from ._support.displays import HistoryTable
-
+    """Return the result of a run."""
     history = HistoryTable(
         {name: np.array([row[name] for row in run.rows]) for name in run.rows[0]}
     )
-    # Not every transport knows what its clients run.
-    record = getattr(run.transport, "backend_record", None)
+    record = run.transport.backend_record
     last = _recorded_model(run, Best(float("nan"), run.progress.round, run.progress.state))
     best = _recorded_model(run, run.best)
-    if not interrupted:
-        objective = history.get("objective", np.full(1, np.nan))
-        warn_on_outcome(run, objective, last.coefficients)
     return Result(
         x=last.x,
         support=last.support,

@@ -2,31 +2,57 @@
 
 In each local iteration a client merges 2 tau atoms of the gradient with those of its model, and
 minimises its objective f_i over signals that are combinations of the merged atoms.
-`RestrictedProblem` is this problem, of a few coefficients, and a `Solver` minimises it: here
-`Exact`, by least squares (Algorithm 1), and `SGD`, a number of steps without a guarantee of the
-accuracy delta of Algorithm 2 (paper, Section V-B). `fgmp.descent` has gradient descent with a line
-search and Newton's method, which reach a given delta.
+`RestrictedProblem` is this problem, of a few coefficients, and a `Solver` minimises it: `Exact`, by
+least squares (Algorithm 1); `SGD`, by a number of steps without a guarantee of the accuracy delta
+of Algorithm 2 (paper, Section V-B); `GradientDescent` with a line search, and `Newton`, which reach
+a given delta. To follow the pseudo-code read up to `solver_for`.
+
+The coefficients of atoms that are not orthonormal depend on how the atoms lie. `GradientDescent`
+and `Newton` therefore work with the signal, in orthonormal coordinates of the span: a gradient and
+a distance are those of the signal, as in the paper, whatever atoms span it.
 """
 
 from __future__ import annotations
 
+import math
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Self
+from functools import cached_property
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from ._support.linear_algebra import least_squares
+from ._support.linear_algebra import (
+    block_hessian,
+    inner,
+    least_squares,
+    length_of,
+    orthonormal_combinations,
+    regularize_null_directions,
+    solve_semidefinite,
+    unit_of,
+)
 from ._support.validation import (
     check_kind,
     check_option,
     validate_integer_field,
     validate_number_field,
 )
-from .client import Client
+from ._support.warnings import convergence_warning
+from .data import Client
 from .dictionaries import Atoms
 from .losses import Loss
 from .sparse_model import Array, IndexArray, NonFiniteUpdate, SparseModel
+
+# Steps of a solver that stops at an accuracy only.
+_LIMIT = 10_000
+
+# A line search halves its step at most so often: then the step is below rounding in float64.
+_MOST_HALVINGS = 60
+
+# The share of the decrease that the slope promises which a step has to reach (Armijo's rule).
+_SUFFICIENT_DECREASE = 1e-4
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -172,12 +198,6 @@ class Solver(ABC):
         """
 
 
-# Newton's method, with which `Exact` minimises losses that are not quadratic, and one step of
-# gradient descent, which `solver_for` takes for them. `fgmp.descent`, which builds on this module,
-# fills this while `fgmp` is imported: an import from here would be a circle.
-ITERATIVE_SOLVERS: dict[str, Solver] = {}
-
-
 def check_solver(solver: object) -> None:
     """Raise a ValueError for anything that is not a solver of a client."""
     expected = "a client's solver: Exact(), GradientDescent(...), Newton(...) or SGD(...)"
@@ -208,7 +228,7 @@ class Exact(Solver):
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """Return the minimiser. `start` matters only if the loss needs iterations."""
         if not problem.loss.is_quadratic:
-            return ITERATIVE_SOLVERS["newton"].minimise(problem, start, rng)
+            return _MANY_NEWTON_STEPS.minimise(problem, start, rng)
 
         # Whether the solution is unique depends on the rank of the data on the merged atoms; if it
         # is not, the one whose signal is shortest is taken, in the metric of the atoms.
@@ -321,4 +341,392 @@ def solver_for(loss: Loss) -> Solver:
     if they are few: benchmarks/README.md has the measurements.
     """
     check_option(f"local_solver of {loss!r}", loss.local_solver, ("exact", "one_step"))
-    return Exact() if loss.local_solver == "exact" else ITERATIVE_SOLVERS["one_step"]
+    return Exact() if loss.local_solver == "exact" else _ONE_STEP
+
+
+class LineSearchStep(NamedTuple):
+    """How far to go along a direction d, and what d does to the predictions."""
+
+    length: float
+    image: Array
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SecondOrderProblem(RestrictedProblem):
+    """A restricted problem in coordinates of its span, with its second derivatives.
+
+    At first z are the coefficients of the merged atoms, and B has the columns of A_i Psi on them.
+    After `orthonormalised`, z are the q coordinates of the signal in an orthonormal basis Q of the
+    span of these atoms. It consists of combinations of them, Q = Psi V, and B = A_i Q.
+
+    Parameters
+    ----------
+    columns, targets, loss, dictionary, merged, indices, n_outputs
+        As in `RestrictedProblem`.
+    to_coefficients, to_coordinates : ndarray, shapes (k, q) and (q, k), or None
+        Matrices from coordinates z to coefficients (this is V), and back. None is the identity.
+    """
+
+    to_coefficients: Array | None = None
+    to_coordinates: Array | None = None
+
+    @classmethod
+    def of_problem(cls, problem: RestrictedProblem) -> Self:
+        """Return a restricted problem of coefficients with its second derivatives."""
+        return cls(
+            problem.columns,
+            problem.targets,
+            problem.loss,
+            problem.dictionary,
+            problem.merged,
+            problem.indices,
+            problem.n_outputs,
+        )
+
+    def orthonormalised(self) -> Self:
+        """Return the same problem in orthonormal coordinates of the span.
+
+        Each output has those of the span of its own atoms.
+        """
+        if self.dictionary.orthonormal:
+            return self
+
+        atoms, outputs = np.divmod(self.merged, self.n_outputs)
+        is_same_output = outputs[:, None] == outputs
+        gram = self.dictionary.inner_products(atoms) * is_same_output
+        identity = np.eye(len(gram))
+        blocks = []
+        for output in range(self.n_outputs):
+            is_own = outputs == output
+            combinations = orthonormal_combinations(gram[np.ix_(is_own, is_own)])
+            blocks.append(identity[:, is_own] @ combinations)
+
+        # The columns of Q = Psi V are orthonormal, so the coordinates of Psi alpha are V' G alpha.
+        to_coefficients = np.hstack(blocks)
+        to_coordinates = to_coefficients.T @ gram
+        dtype = self.columns.dtype
+        return replace(
+            self,
+            to_coefficients=np.asarray(to_coefficients, dtype),
+            to_coordinates=np.asarray(to_coordinates, dtype),
+        )
+
+    def coefficients(self, z: Array) -> Array:
+        """Return the coefficients of the merged atoms."""
+        return z if self.to_coefficients is None else self.to_coefficients @ z
+
+    def start(self, coefficients: Array) -> Array:
+        """Return the z of coefficients of the merged atoms."""
+        return coefficients if self.to_coordinates is None else self.to_coordinates @ coefficients
+
+    @property
+    def n_coordinates(self) -> int:
+        """Number of entries of z."""
+        return len(self.merged if self.to_coordinates is None else self.to_coordinates)
+
+    def predictions(self, z: Array) -> Array:
+        """Return B z; if there are several outputs, with one contiguous column for each."""
+        return super().predictions(self.coefficients(z))
+
+    def pull_back(self, derivative: Array) -> Array:
+        """Return B' times numbers of the shape of the predictions."""
+        product = super().pull_back(derivative)
+        return product if self.to_coefficients is None else self.to_coefficients.T @ product
+
+    def hessian(self, predictions: Array) -> Array:
+        """Return the Hessian of h in z, given the predictions B z.
+
+        Its blocks are B_c' diag(w l''_cd) B_d, with B_c the columns of output c, and l''_cd the
+        derivative of entry c of l' in the prediction of output d.
+        """
+        atoms, outputs = np.divmod(self.indices, self.n_outputs)
+
+        def curvature(output: int) -> Array:
+            direction = np.zeros_like(predictions).reshape(len(predictions), -1)
+            direction[:, output] = self.row_weight
+            in_shape = direction.reshape(predictions.shape)
+            product = self.loss.curvature(predictions, self.targets, in_shape)
+            return product.reshape(direction.shape)
+
+        hessian = block_hessian(self.columns, atoms, outputs, self.n_outputs, curvature)
+        hessian = self._coupled(hessian, predictions)
+        if self.to_coefficients is None:
+            return hessian
+        return self.to_coefficients.T @ hessian @ self.to_coefficients
+
+    def _coupled(self, hessian: Array, predictions: Array) -> Array:
+        """Return a Hessian in coefficients minus w B'F F'B, if the loss ties rows together."""
+        coupling = self.loss.coupling(predictions, self.targets)
+        if coupling is None:
+            return hessian
+        in_coefficients = super().pull_back
+        pulled = [in_coefficients(F) for F in np.moveaxis(coupling, -1, 0)]
+        across = np.sqrt(self.row_weight) * np.stack(pulled, axis=1)
+        coupled: Array = hessian - across @ across.T
+        return coupled
+
+    @property
+    def shifts(self) -> Array:
+        """Orthonormal directions of z that do not change h, because they shift all outputs alike.
+
+        Only the softmax loss has some. They are the columns of an array of shape
+        (n_coordinates, n_shifts), which has none if the loss is not shift invariant. A shift gives
+        an atom the same coefficient for all outputs. In orthonormal coordinates, in which the
+        signal of output c is Q_c z_c, all Q_c z_c are equal: of all z these have the largest
+        || sum_c Q_c z_c ||^2, which is C ||z||^2 for C outputs.
+        """
+        if not self.loss.shift_invariant:
+            return np.zeros((self.n_coordinates, 0))
+
+        atoms = self.merged // self.n_outputs
+        if self.to_coefficients is None:
+            distinct_atoms, count = np.unique(atoms, return_counts=True)
+            common_atoms = distinct_atoms[count == self.n_outputs]
+            shifts: Array = (atoms[:, None] == common_atoms) / np.sqrt(self.n_outputs)
+            return shifts
+
+        gram = self.dictionary.inner_products(atoms)
+        energies, directions = np.linalg.eigh(self.to_coefficients.T @ gram @ self.to_coefficients)
+        return directions[:, energies >= (1 - 1e-9) * self.n_outputs]
+
+    @cached_property
+    def steepest(self) -> float:
+        """A bound on the change of a row's predictions by z of length one.
+
+        It is attained if there is one output.
+        """
+        rows = self.columns[:, self.indices // self.n_outputs]
+        if self.to_coefficients is not None:
+            rows = rows @ self.to_coefficients
+        return float(np.linalg.norm(rows, axis=1).max(initial=0.0))
+
+    @cached_property
+    def column_norms(self) -> Array:
+        """The norms of the columns."""
+        norms: Array = np.linalg.norm(self.columns, axis=0)
+        return norms
+
+    def line_search(
+        self, predictions: Array, derivative: Array, gradient: Array, direction: Array
+    ) -> LineSearchStep:
+        """Return how far to go along a direction d, and its image B d.
+
+        The length s is the minimiser of the quadratic model of h along d,
+
+            s = -grad h(z)' d / (w (B d)' l''(B z, y) (B d)),
+
+        which for the squared loss is the exact line search. The curvature is less what the loss
+        takes off if it ties rows together (`Loss.coupling`). The length is halved until
+        h(z + s d) <= h(z) + 1e-4 s grad h(z)' d (Armijo's rule), which the squared loss never
+        needs. It is 0 if d is not a descent direction to rounding, or if no step decreases h.
+        """
+        image = self.predictions(direction)
+        slope = inner(gradient, direction)
+        curvature = self.loss.curvature(predictions, self.targets, image)
+        second_derivative = inner(image, curvature) * self.row_weight
+        coupling = self.loss.coupling(predictions, self.targets)
+        if coupling is not None:
+            across = coupling.reshape(image.size, -1).T @ image.reshape(-1)
+            second_derivative -= inner(across, across) * self.row_weight
+        if second_derivative <= 0 or not slope < -self._rounding_of_slope(derivative, direction):
+            return LineSearchStep(0.0, image)
+
+        precision = float(np.finfo(derivative.dtype).eps)
+        value = self.value(predictions)
+        tolerance = 16 * precision * abs(value)
+        length = -slope / second_derivative
+        for _ in range(_MOST_HALVINGS):
+            wanted = value + _SUFFICIENT_DECREASE * length * slope + tolerance
+            if self.value(predictions + length * image) <= wanted:
+                return LineSearchStep(length, image)
+            length /= 2
+        return LineSearchStep(0.0, image)
+
+    def _rounding_of_slope(self, derivative: Array, direction: Array) -> float:
+        """Return a bound on the rounding error of grad h' d, in any units of the columns.
+
+        The slope is the sum over the rows of products of the derivative and the image of d, which
+        is itself a sum over columns of size ``terms``.
+        """
+        precision = float(np.finfo(derivative.dtype).eps)
+        terms = self.column_norms[self.indices // self.n_outputs] * self.coefficients(direction)
+        n_roundings: float = (16 + len(derivative)) ** 0.5
+        return precision * n_roundings * length_of(derivative) * length_of(terms)
+
+    def converged(self, accuracy: float, predictions: Array, gradient: Array) -> bool:
+        """Return whether z is within `accuracy` of a minimiser, to rounding.
+
+        With the smallest positive eigenvalue mu of the Hessian at z and a bound rho on how fast the
+        curvature changes, the condition is
+
+            ||grad h(z)|| <= mu (1 - exp(-rho accuracy)) / rho,    or mu accuracy if rho = 0.
+
+        rho is 0 for the squared loss, and else the constant of `Loss.self_concordance` times the
+        steepest prediction. At a minimiser z + v the gradient is zero. Along v the curvature is at
+        least exp(-rho t ||v||) times that at z (F. Bach, Self-concordant analysis for logistic
+        regression, 2010, Proposition 1), so that ||grad h(z)|| >= mu (1 - exp(-rho ||v||)) / rho.
+        There is a minimiser, because the slope of h in every direction exceeds zero far out if
+        ||grad h(z)|| < mu / rho; rows that can be separated leave none. A loss of unknown
+        self-concordance has rho = 0, and is judged as if its Hessian were constant.
+
+        In directions of no curvature, to rounding, every point is a minimiser of the squared loss.
+        Far out, where a loss is flat, the curvature also vanishes in directions in which it was
+        positive at z = 0, and then nothing is certain.
+        """
+        eigenvalues = _positive(np.linalg.eigvalsh(self.hessian(predictions)))
+        smallest = float(eigenvalues[0]) if eigenvalues.size else np.inf
+        change_rate = self.loss.self_concordance * self.steepest
+        reach = accuracy
+        if change_rate > 0:
+            reach = -math.expm1(-change_rate * accuracy) / change_rate
+        if not length_of(gradient) <= reach * smallest:
+            return False
+        if self.loss.is_quadratic:
+            return True
+
+        at_zero = np.zeros_like(predictions)
+        eigenvalues_at_zero = _positive(np.linalg.eigvalsh(self.hessian(at_zero)))
+        return len(eigenvalues) >= len(eigenvalues_at_zero)
+
+
+def _positive(eigenvalues: Array) -> Array:
+    """Return those of increasing eigenvalues that are larger than rounding of the largest."""
+    rounding = len(eigenvalues) * np.finfo(eigenvalues.dtype).eps * eigenvalues[-1]
+    positive: Array = eigenvalues[eigenvalues > rounding]
+    return positive
+
+
+@dataclass(frozen=True)
+class GradientDescent(Solver):
+    """Run gradient descent with a line search (Algorithm 2).
+
+    Parameters
+    ----------
+    steps : int or None
+        The number of steps. None sets no limit except 10,000.
+    accuracy : float or None
+        delta of Algorithm 2: stop once ||b - b_opt||_2 <= delta is certain, to rounding (for a loss
+        of your own, if it has its `self_concordance`). None never checks, which saves an eigenvalue
+        problem in each step.
+
+    Warns
+    -----
+    sklearn.exceptions.ConvergenceWarning, or RuntimeWarning if scikit-learn is not installed
+        If `accuracy` without `steps` was not reached: after 10,000 steps, or because no step
+        decreases the objective by more than rounding.
+
+    Notes
+    -----
+    A step is z <- z + s d with d = -grad h(z) and the length s from
+    `SecondOrderProblem.line_search`. It costs two products with the m x k columns, B d and B' l',
+    because the predictions B z are updated with B d.
+
+    Examples
+    --------
+    With an accuracy delta, Algorithm 2 ends within a multiple of delta of the truth:
+
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_features=30, sparsity=2, heterogeneity=0, rng=0)
+    >>> method = fgmp.FedGradMP(sparsity=2, solver=fgmp.GradientDescent(accuracy=1e-4))
+    >>> result = fgmp.simulate(method, federation, rounds=10, rng=0)
+    >>> bool(result.history["relative_error"][-1] < 1e-3)
+    True
+    """
+
+    steps: int | None = None
+    accuracy: float | None = None
+
+    _advice = "a larger accuracy, or Newton, which needs fewer steps"
+
+    def __post_init__(self) -> None:
+        if self.steps is None and self.accuracy is None:
+            raise ValueError("steps and accuracy are both None; expected at least one of them")
+        validate_integer_field(self, "steps", optional=True)
+        validate_number_field(self, "accuracy", optional=True, above=0)
+
+    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
+        """Return the coefficients after the last step."""
+        inside = SecondOrderProblem.of_problem(problem).orthonormalised()
+        z = inside.start(start)
+        predictions = inside.predictions(z)
+        is_certain = False
+
+        for _ in range(_LIMIT if self.steps is None else self.steps):
+            derivative = inside.derivative(predictions)
+            gradient = inside.pull_back(derivative)
+            if self.accuracy is not None:
+                is_certain = inside.converged(float(self.accuracy), predictions, gradient)
+                if is_certain:
+                    break
+
+            direction = self._direction(inside, predictions, gradient)
+            length, image = inside.line_search(predictions, derivative, gradient, direction)
+            if length == 0:
+                break
+            z = z + length * direction
+            predictions = predictions + length * image
+
+        if self.steps is None and not is_certain:
+            self._warn_of_accuracy(len(z), len(inside.targets))
+        return inside.coefficients(z)
+
+    def _direction(self, problem: SecondOrderProblem, predictions: Array, gradient: Array) -> Array:
+        """Return -grad h(z), times a power of two so that squares neither overflow nor vanish."""
+        return -gradient * unit_of(gradient)
+
+    def _warn_of_accuracy(self, n_coordinates: int, n_rows: int) -> None:
+        warnings.warn(
+            f"{type(self).__name__} stopped before accuracy={self.accuracy:g} was certain, "
+            f"on a restricted problem of {n_coordinates} coordinates and {n_rows} rows; "
+            f"try {self._advice}",
+            convergence_warning(),
+            stacklevel=3,
+        )
+
+
+@dataclass(frozen=True)
+class Newton(GradientDescent):
+    """Run Newton's method with a line search; one step is exact for the squared loss.
+
+    A step is z <- z + s d with d = -H^+ grad h(z), where H is the Hessian of h. A singular Hessian
+    is inverted on its range. Everything is computed in float64, whatever the precision of the data,
+    because a Hessian of float32 is too inaccurate to divide by. The parameters, the warning and the
+    line search are those of `GradientDescent`.
+
+    Examples
+    --------
+    Three of four equal rows have the label +1, so that the minimiser is log 3:
+
+    >>> import fgmp
+    >>> import numpy as np
+    >>> labels = np.array([1.0, 1.0, 1.0, -1.0])
+    >>> client = fgmp.Client(np.ones((4, 1)), labels, fgmp.LogisticLoss())
+    >>> problem = fgmp.RestrictedProblem.of(client, np.array([0]), fgmp.StandardBasis())
+    >>> b = fgmp.Newton(steps=6).minimise(problem, np.zeros(1), np.random.default_rng(0))
+    >>> bool(abs(b[0] - np.log(3)) < 1e-9)
+    True
+    """
+
+    _advice = "a larger accuracy"
+
+    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
+        """Return the coefficients after the last step, in the precision of `start`."""
+        columns = problem.columns.astype(np.float64, copy=False)
+        targets = problem.targets
+        if targets.dtype.kind == "f":
+            targets = targets.astype(np.float64, copy=False)
+        in_float64 = replace(problem, columns=columns, targets=targets)
+        b = super().minimise(in_float64, start.astype(np.float64), rng)
+        return b.astype(start.dtype, copy=False)
+
+    def _direction(self, problem: SecondOrderProblem, predictions: Array, gradient: Array) -> Array:
+        """Return -H^+ grad h(z), without a part along shifts, which do not change h."""
+        hessian, gradient = regularize_null_directions(
+            problem.hessian(predictions), gradient, problem.shifts
+        )
+        return -solve_semidefinite(hessian, gradient)
+
+
+# What `Exact` and `solver_for` take for losses that are not quadratic.
+_MANY_NEWTON_STEPS = Newton(steps=100)
+_ONE_STEP = GradientDescent(steps=1)

@@ -75,7 +75,7 @@ import numpy as np
 
 import fgmp
 from fgmp.datasets import load_video, make_sensing, photo_clip
-from fgmp.dictionary_learning import fit_ksvd
+from fgmp.datasets.dictionary_learning import fit_ksvd
 from fgmp.theory import approx_tau
 from book import BLUE, METHODS, alt, claim, curve, each, floor, images, panels, slide
 

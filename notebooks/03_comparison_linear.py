@@ -54,7 +54,7 @@
 # FedGradMP is the only one without a learning rate.
 #
 # In code each rival is one line. **To add a method of your own**, write it as one dataclass in one file, as in
-# `fgmp/baselines/first_order.py`, and add one line here:
+# `fgmp/baselines.py`, and add one line here:
 
 # %%
 import fgmp
@@ -256,7 +256,7 @@ alt(picture, """How far each learning rate gets each rival, for the data of thre
 # %%
 def best_rate(figure, name, grid):
     trials = [trial for trial in tunings[figure, name].trials if trial.parameters["learning_rate"] in grid]
-    best = fgmp.tuning.Tuning(tuple(trials), "relative_error").best
+    best = fgmp.run.tuning.Tuning(tuple(trials), "relative_error").best
     return best and best.parameters["learning_rate"]
 
 

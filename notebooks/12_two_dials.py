@@ -72,7 +72,7 @@ import numpy as np
 
 import fgmp
 from book import BLUE, VERMILLION, alt, claim, curve, each, falls, gradation, listed, panels, with_interval
-from fgmp.rounds import Streams
+from fgmp.method import Streams
 
 seeds = range(1000, 1000 + n_seeds)
 

@@ -79,7 +79,7 @@ import numpy as np
 import fgmp
 from book import BLUE, METHODS, VERMILLION, alt, claim, curve, each, panels, pooled_error
 from fgmp import theory
-from fgmp.faults import Corrupted
+from fgmp.run.faults import Corrupted
 
 seeds = range(1000, 1000 + n_seeds)
 

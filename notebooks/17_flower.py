@@ -60,7 +60,7 @@ import fgmp
 from book import METHODS, claim, panels
 from book.over_flower import CountingGrid, sending_nan
 from fgmp.flower import OverFlower, client_app, on_engine
-from fgmp.serialization import to_json
+from fgmp.run.serialization import to_json
 
 # %%
 shape = dict(n_clients=n_clients, n_samples=n_samples, n_features=n_features, sparsity=sparsity)

@@ -14,7 +14,7 @@ from scipy import sparse
 
 import fgmp
 from fgmp.dictionaries import StandardBasis
-from fgmp.rounds import Exchange, Method
+from fgmp.method import Exchange, Method
 
 # Methods. The options of a call replace the defaults.
 

@@ -8,12 +8,12 @@ from unittest import mock
 
 import numpy as np
 
-import fgmp
-from fgmp.client import Client
+from fgmp.data import Client
+from fgmp.method import Exchange
 from fgmp.privacy.secure_sums import SumsOnly
-from fgmp.rounds import Exchange
+from fgmp.simulation import transport_to
 from fgmp.sparse_model import dense
-from fgmp.update_validation import Rejected
+from fgmp.updates import Rejected
 
 
 class Away:
@@ -31,7 +31,7 @@ class Away:
     """
 
     def __init__(self, transport, client_id, missed, sums):
-        self.transport = transport
+        self.transport = transport_to("transport", transport)
         self.client_id = client_id
         self.missed = missed
         self.sums = sums
@@ -116,9 +116,7 @@ def record_released_sums():
     def record_objective(self, transport, x, indices):
         found = objective(self, transport, x, indices)
         if not np.isnan(found):
-            federation = transport
-            while not isinstance(federation, fgmp.Federation):
-                federation = federation.transport
+            federation = transport.local_data
             members = members_of_objective(found, federation, x, indices)
             released.append(ReleasedSum(members, None, x, found))
         return found
@@ -132,7 +130,8 @@ def record_released_sums():
 
 def members_of_objective(mean, federation, x, indices):
     """Return the ids of the largest set of clients that has this mean objective."""
-    reported, values = federation.objectives(x, indices)
+    values = federation.client_objectives(x, indices)
+    reported = indices
     weights = federation.weights[reported]
     client_ids = federation.client_ids[reported]
     for size in range(len(reported), 0, -1):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fgmp.serialization import to_wire
+from fgmp.run.serialization import to_wire
 
 GUESSES = range(100)
 

@@ -13,7 +13,7 @@ import pytest
 from scipy import sparse
 
 import fgmp
-import fgmp.metrics
+import fgmp.run.metrics
 from fgmp import Overall
 from fgmp.datasets.digits import DigitsByWriter
 from fgmp.dictionaries import StandardBasis
@@ -179,7 +179,7 @@ FEDERATIONS = {
     r"site.*kind": lambda: framed(site=np.array([*NAMES[1:], 1], object)),
     r"ys\[0\]\[0\] is a tuple": lambda: labelled(np.array([("Smith", 4321.0), *["a"] * 7], object)),
     r"federation has the loss SquaredLoss.*; expected one with n_classes, such as SoftmaxLoss": lambda: (
-        fgmp.metrics.accuracy_on(FED)
+        fgmp.run.metrics.accuracy_on(FED)
     ),
 }
 

@@ -6,7 +6,7 @@ from cases import METHODS, weighted_regression
 from sklearn.linear_model import Lasso
 
 import fgmp
-from fgmp.rounds import Streams
+from fgmp.method import Streams
 
 pytestmark = pytest.mark.usefixtures("backend")
 

@@ -19,9 +19,9 @@ from cases import METHODS, noisy_regression
 from checkpoints import checksum, rounds_in
 
 import fgmp
-from fgmp import callbacks
-from fgmp.faults import Corrupted
-from fgmp.rounds import Method
+from fgmp.method import Method
+from fgmp.run import callbacks
+from fgmp.run.faults import Corrupted
 from fgmp.shared_support.newton import SupportSolver
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")

@@ -18,12 +18,13 @@ from cases import with_exchanges
 from scipy import sparse
 
 import fgmp
-from fgmp._compiled import dispatch, registry
-from fgmp._compiled.models import DenseModels, SparseModels
+from fgmp import backends
 from fgmp.dictionaries import StandardBasis
+from fgmp.fast import dispatch
+from fgmp.fast.models import DenseModels, SparseModels
 
-kernels = pytest.importorskip("fgmp._compiled.kernels")
-compilation = pytest.importorskip("fgmp._compiled.compilation")
+kernels = pytest.importorskip("fgmp.fast.kernels")
+compilation = pytest.importorskip("fgmp.fast.compilation")
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 # As in `make mutants`, which runs kernels as Python.
 IS_COMPILED = not kernels.numba.config.DISABLE_JIT
@@ -374,14 +375,19 @@ def test_clients_that_a_kernel_does_not_solve_run_the_reference():
         assert run.rejected["not_finite"] <= 2 and run.history["clients"][-1] in (3, 4)
 
 
-def test_updates_that_a_kernel_left_are_filled_in_and_counted_apart():
+def test_updates_that_a_kernel_left_are_filled_in_and_counted_apart(monkeypatch):
     """In their places in the cohort, over several cohorts."""
-    record = registry.BackendRecord()
-    federation = SimpleNamespace(backend_record=record, clients=["a", "b", "c"])
-    call = SimpleNamespace(update_of=lambda client, message: f"{client} {message}")
+    clients = fgmp.LocalClients(data("squared"))
+    record = clients.backend_record
+    monkeypatch.setattr(fgmp.LocalClients, "clients", ["a", "b", "c"])
+    call = SimpleNamespace(
+        exchange=fgmp.FedGradMP(3).exchanges()[0],
+        update_of=lambda client, message: f"{client} {message}",
+    )
     for unsolved, expected in (((), [1, 2]), ((1,), [1, "c sent"]), ((0, 1), ["a sent", "c sent"])):
-        computed = registry.KernelUpdates([1, 2], unsolved)
-        updates = registry._completed(computed, federation, call, "sent", np.array([0, 2]))
+        computed = backends.KernelUpdates([1, 2], unsolved)
+        kernel = backends.Kernel(lambda *given, computed=computed: computed, {}, (), None)
+        updates = clients._run_kernel(kernel, call, "sent", np.array([0, 2]))
         assert updates == expected
     assert record.compiled == 3 and record.backend == "mixed"
     assert record.fallbacks == {"nearly singular or not finite": 3}
@@ -409,7 +415,7 @@ def test_a_run_in_which_a_kernel_solves_for_nobody_is_the_reference():
 )
 def test_threads_do_not_change_a_bit(name, loss, monkeypatch):
     """One thread and forty end at the same bits."""
-    monkeypatch.setattr("fgmp._compiled.dispatch._FEW_MULTIPLICATIONS", 0)
+    monkeypatch.setattr("fgmp.fast.dispatch._FEW_MULTIPLICATIONS", 0)
     ends = []
     for threads in (1, 2, 5, 40):
         monkeypatch.setattr(kernels.numba.config, "NUMBA_NUM_THREADS", threads)
@@ -646,7 +652,7 @@ def backend_of_a_run(**options):
 
 def test_contexts_nest_and_end_with_an_error():
     """The outer choice is back after an inner one, and after an error."""
-    assert registry.current_backend() == "compiled"
+    assert backends.current_backend() == "compiled"
     with fgmp.backend("reference"):
         assert backend_of_a_run() == "reference"
         with fgmp.backend("compiled"):
@@ -727,7 +733,7 @@ def test_a_run_counts_its_own_updates_only():
 
 def test_where_numba_is_missing_each_update_says_so(monkeypatch):
     """A method without a kernel would run the reference with it, too, and keeps its own reason."""
-    monkeypatch.setattr(registry, "_HAS_NUMBA", False)
+    monkeypatch.setattr(backends, "_HAS_NUMBA", False)
     assert fallbacks_of(KERNELS["average"], data("squared")) == "numba is missing"
     method = fgmp.SharedSupportGradMP(4)
     assert fallbacks_of(method, data("squared")) == "no kernel for this method"

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import orthogonal_mp
 
-from fgmp import dictionary_learning
-from fgmp.dictionary_learning import fit_ksvd, ksvd
+from fgmp.datasets import dictionary_learning
+from fgmp.datasets.dictionary_learning import fit_ksvd, ksvd
 
 
 def check_fit(frames, fit, n_atoms, sparsity):

@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 import fgmp
 from fgmp.datasets.digits import digits_by_writer, mnist_writers
 from fgmp.datasets.downloads import DOWNLOADS
-from fgmp.metrics import accuracy_on
+from fgmp.run.metrics import accuracy_on
 
 IMAGES, LABELS = (file.name for file in DOWNLOADS["mnist-writers"])
 FEMNIST = DOWNLOADS["femnist"][0].members

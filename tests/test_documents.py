@@ -10,8 +10,7 @@ from scipy.optimize import least_squares
 from scipy.special import huber
 
 import fgmp
-from fgmp import RejectReason, losses, selection
-from fgmp.baselines import first_order
+from fgmp import RejectReason, baselines, losses, selection
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("[bde]*/README.md"), *ROOT.glob("examples/*/README.md")]
@@ -117,7 +116,7 @@ def example(class_name, module):
 
 def test_method_of_contributing_works():
     """In a tiny ball each client goes to the sphere along its gradient, and the server averages."""
-    names, line = example("FedClip", first_order)
+    names, line = example("FedClip", baselines)
     assert (
         type(eval("{" + line + "}", names)["FedClip"](15, 0.1, learning_rate=0.01))
         is names["FedClip"]
@@ -169,7 +168,7 @@ def test_selection_of_contributing_works():
 
 
 def test_loop_of_contributing_is_that_of_the_package():
-    """What CONTRIBUTING shows is in `fgmp.rounds`, line for line."""
+    """What CONTRIBUTING shows is in `fgmp.simulation`, line for line."""
     (loop,) = [block for block in python_blocks("CONTRIBUTING.md") if "def run_round" in block]
-    code = [line.strip() for line in (ROOT / "fgmp/rounds.py").read_text().splitlines()]
+    code = [line.strip() for line in (ROOT / "fgmp/simulation.py").read_text().splitlines()]
     assert [line for line in loop.splitlines() if line.strip() and line.strip() not in code] == []

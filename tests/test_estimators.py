@@ -223,9 +223,9 @@ def test_private_fit_runs_fedgradmp_alone_within_its_epsilon(monkeypatch):
     """Neither units, nor a path, nor a refit is computed from exact sums."""
     X, y, groups = regression_table(n_rows=1200)
     methods = set()
-    prepare = fgmp.Federation.prepare
+    prepare = fgmp.LocalClients.prepare
     monkeypatch.setattr(
-        fgmp.Federation,
+        fgmp.LocalClients,
         "prepare",
         lambda self, method: methods.add(type(method)) or prepare(self, method),
     )

@@ -26,10 +26,10 @@ PUBLIC = [
     f"{package}.{name}" for package in PACKAGES for name in importlib.import_module(package).__all__
 ]
 # What one reads early on, too, and is no public name of its own.
-PUBLIC += ["fgmp.Federation.from_arrays", "fgmp.serialization.to_json"]
+PUBLIC += ["fgmp.Federation.from_arrays", "fgmp.run.serialization.to_json"]
 # Packages of an extra that an example uses; without them it cannot run.
 NEEDED = {
-    "fgmp.callbacks.Bar": "tqdm",
+    "fgmp.run.callbacks.Bar": "tqdm",
     "fgmp.privacy.noise.GaussianNoise": "dp_accounting",
     "fgmp.privacy.secure_sums.SecureSum": "cryptography",
 }

@@ -13,8 +13,10 @@ from scipy.sparse.linalg import LinearOperator
 
 import fgmp
 from fgmp.aggregation import Mean
-from fgmp.federation import Federation
-from fgmp.rounds import Progress, Streams, iterate
+from fgmp.data import Federation
+from fgmp.method import Streams
+from fgmp.recording import Progress, Run
+from fgmp.simulation import LocalClients, run_round
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
@@ -101,13 +103,12 @@ def test_round_allocates_nothing_for_other_clients():
     n_clients = 40_000
     federation = Federation.from_arrays(np.ones((n_clients, 1, 2)), np.ones((n_clients, 1)))
     method = fgmp.FedGradMP(1)
-    transport = federation.prepare(method)
-    rounds = iterate(
-        method, transport, Progress(0, method.start(transport.info)), Streams(0), 10, Mean()
-    )
+    transport = LocalClients(federation).prepare(method)
+    progress = Progress(0, method.start(transport.info))
+    run = Run(method, transport, Streams(0), Mean(), 10, 3, fgmp.History(), progress)
     for _ in range(3):  # the first time more is made, once
         tracemalloc.start()
-        next(rounds)
+        run.progress = run_round(run)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < n_clients

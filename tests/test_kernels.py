@@ -15,7 +15,7 @@ from scipy.special import expit, softmax
 import fgmp
 
 numba = pytest.importorskip("numba")
-pytest.importorskip("fgmp._compiled.kernels")
+pytest.importorskip("fgmp.fast.kernels")
 
 
 class ExactPrecision:
@@ -35,7 +35,7 @@ class ExactPrecision:
 
 def kernels_as_python() -> ModuleType:
     """The module of the kernels, in which no function is compiled."""
-    specification = importlib.util.find_spec("fgmp._compiled.kernels")
+    specification = importlib.util.find_spec("fgmp.fast.kernels")
     module = importlib.util.module_from_spec(specification)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba, "njit", lambda function, **options: function)

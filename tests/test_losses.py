@@ -9,9 +9,8 @@ from sklearn.metrics import log_loss, mean_squared_error
 
 import fgmp
 from fgmp import Overall
-from fgmp.descent import SecondOrderProblem
 from fgmp.dictionaries import StandardBasis
-from fgmp.solvers import minimise_on
+from fgmp.solvers import SecondOrderProblem, minimise_on
 from fgmp.sparse_model import SparseModel
 
 LOSSES = {

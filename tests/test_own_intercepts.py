@@ -13,12 +13,11 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 import fgmp
-from fgmp.descent import SecondOrderProblem
 from fgmp.estimators.own_intercepts import CommonIntercept, OwnIntercepts
 from fgmp.estimators.profiled_loss import ProfiledLoss, own_intercept
 from fgmp.estimators.report import form_of
 from fgmp.estimators.weighted_loss import WeightedLoss
-from fgmp.solvers import RestrictedProblem
+from fgmp.solvers import RestrictedProblem, SecondOrderProblem
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 

@@ -17,11 +17,11 @@ from malformed_updates import not_finite, wrong_shape
 from scipy.stats import kstest, norm
 
 import fgmp
-from fgmp.client import Client, ProblemInfo
-from fgmp.faults import Corrupted
+from fgmp.data import Client, ProblemInfo
+from fgmp.method import Call, Streams
 from fgmp.privacy.noise import CalibratedNoise, NoisyMeans, RunSizes, spent
-from fgmp.rounds import Call, Streams
-from fgmp.serialization import to_wire
+from fgmp.run.faults import Corrupted
+from fgmp.run.serialization import to_wire
 
 pytest.importorskip("dp_accounting")
 on_both_backends = pytest.mark.usefixtures("backend")
@@ -221,13 +221,13 @@ def test_secret_is_in_the_checkpoint_alone(tmp_path, monkeypatch):
     """Neither the result, nor the messages, nor a repr has it."""
     monkeypatch.setattr("secrets.token_bytes", lambda size: SECRET[:size])
     sent = []
-    run_clients = fgmp.Federation.run_clients
+    run_clients = fgmp.LocalClients.run_clients
 
     def listening(self, *given):
         sent.append(given[1:])
         return run_clients(self, *given)
 
-    monkeypatch.setattr(fgmp.Federation, "run_clients", listening)
+    monkeypatch.setattr(fgmp.LocalClients, "run_clients", listening)
     path = tmp_path / "run.fgmp"
     result = simulate_with_noise(METHOD, FED, 2, NOISE, 10, rng=0, callbacks=fgmp.Checkpoint(path))
     assert SECRET in path.read_bytes()
@@ -255,7 +255,7 @@ def test_repeated_round_with_other_data_has_other_noise():
     method = fgmp.FedAvg(learning_rate=0.1)
     sums = []
     for federation in (FED, FED, changed):
-        transport = federation.prepare(method)
+        transport = fgmp.LocalClients(federation).prepare(method)
         (exchange,) = method.exchanges()
         call = Call(exchange, exchange.update_spec(np.zeros(20)), 0, 1, Streams(3))
         seen = private.privacy.collect(transport, call, np.zeros(20), np.arange(40))
@@ -417,7 +417,7 @@ def test_insecure_seed_gives_the_same_noise_on_any_processor():
 def test_run_with_noise_records_epsilon_and_no_objective(monkeypatch):
     """Neither objectives nor numbers of rows are looked at, and there are no warnings of them."""
     monkeypatch.setattr(
-        fgmp.Federation, "objectives", lambda *_: pytest.fail("objectives were asked for")
+        fgmp.LocalClients, "objectives", lambda *_: pytest.fail("objectives were asked for")
     )
     small = fgmp.Federation.from_arrays(
         [c.features[:3] for c in FED.clients], [c.targets[:3] for c in FED.clients]

@@ -15,10 +15,10 @@ from malformed_updates import not_finite, of_entries, of_values, scaled_by
 import fgmp
 from fgmp import DropOut, Faulty
 from fgmp.aggregation import Mean
-from fgmp.faults import Corrupted
-from fgmp.rounds import Call, Streams
+from fgmp.method import Call, Streams
+from fgmp.run.faults import Corrupted
 from fgmp.sparse_model import SparseModel, dense
-from fgmp.update_validation import Rejected
+from fgmp.updates import Rejected
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning"),

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fgmp
-from fgmp.aggregation import UpdateSpec
 from fgmp.sparse_model import SparseModel
+from fgmp.updates import UpdateSpec
 
 
 @given(

@@ -11,15 +11,16 @@ from malformed_updates import not_finite
 from scipy.stats import chisquare
 
 import fgmp
-from fgmp.faults import Corrupted
 from fgmp.privacy.masking import Sessions, TooFewClients, masked_sum
 from fgmp.privacy.secagg_client import TRIPS
+from fgmp.run.faults import Corrupted
 
 pytestmark = pytest.mark.usefixtures("backend")
 
 pytest.importorskip("cryptography")
 
 FED = fgmp.make_sparse_regression(6, 30, 40, 3, 0.5, noise_variance=0.01, rng=0)
+CLIENTS = fgmp.LocalClients(FED)
 
 
 @settings(deadline=None, max_examples=40)
@@ -153,7 +154,7 @@ def test_clients_that_drop_out_are_left_out_of_the_sum_and_of_its_weights():
         np.testing.assert_allclose(secure.x, plain.x, atol=1e-8)
         np.testing.assert_array_equal(secure.history["clients"], [0, 4, 4, 4])
     secure = fgmp.SecureSum(1e-24).prepare(FED.info, 6, 1, 1).privacy
-    assert np.isnan(secure.objective(FED, np.zeros(40), np.arange(6)))  # beyond the range
+    assert np.isnan(secure.objective(CLIENTS, np.zeros(40), np.arange(6)))  # beyond the range
 
 
 def test_a_round_with_fewer_than_the_threshold_is_lost_and_counted():
@@ -173,21 +174,21 @@ def test_the_threshold_is_that_of_objectives_too():
     asked = np.zeros(40), np.arange(6)
     for threshold, n_clients in ((6, 5), (4, 3), (5, 4)):
         secure = fgmp.SecureSum(threshold=threshold).prepare(FED.info, 6, 1, 1).privacy
-        assert np.isnan(secure.objective(FED, asked[0], np.arange(n_clients)))
-        assert secure.objective(FED, *asked) == pytest.approx(FED.objective(asked[0]))
+        assert np.isnan(secure.objective(CLIENTS, asked[0], np.arange(n_clients)))
+        assert secure.objective(CLIENTS, *asked) == pytest.approx(FED.objective(asked[0]))
 
 
 def test_a_sum_of_losses_below_zero_is_none(monkeypatch):
     """A client that takes 1000 away would have the start taken for the best model."""
-    honest = fgmp.Federation.objectives
+    honest = fgmp.LocalClients.objectives
 
     def adversarial(federation, x, indices=None):
         reported, values = honest(federation, x, indices)
         return reported, np.where(reported == 0, values - 1000, values)
 
-    monkeypatch.setattr(fgmp.Federation, "objectives", adversarial)
+    monkeypatch.setattr(fgmp.LocalClients, "objectives", adversarial)
     secure = fgmp.SecureSum().prepare(FED.info, 6, 1, 1).privacy
-    assert np.isnan(secure.objective(FED, np.zeros(40), np.arange(6)))
+    assert np.isnan(secure.objective(CLIENTS, np.zeros(40), np.arange(6)))
 
 
 @pytest.mark.parametrize("weight", [2.0, 1 + 1e-12, -0.5, np.nan, np.inf])

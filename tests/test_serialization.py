@@ -10,7 +10,7 @@ from cases import SERIALIZABLE, WIDE_DICTIONARY
 
 import fgmp
 from fgmp.dictionaries import StandardBasis
-from fgmp.serialization import from_json, to_json
+from fgmp.run.serialization import from_json, to_json
 
 
 @pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in SERIALIZABLE])
@@ -85,9 +85,9 @@ def test_json_with_unknown_fields_is_refused(text, words):
 
 NO_PARTS = """
 os:system builtins:eval subprocess:Popen FedFuture fgmp._support.validation:check_integer
-fgmp.callbacks:Checkpoint fgmp.privacy.masking:SecAggClient
+fgmp.run.callbacks:Checkpoint fgmp.privacy.masking:SecAggClient
 fgmp.flower.transport:OverFlower fgmp.flower:fit_over
-fgmp.serialization:json fgmp.rounds:StandardBasis fgmp:FedGradMP fgmp.federation:replace
+fgmp.run.serialization:json fgmp.method:StandardBasis fgmp:FedGradMP fgmp.data:replace
 fgmp.cli:main test_serialization:Mine Mine
 """
 

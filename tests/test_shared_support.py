@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 import fgmp
 from fgmp import Overall
 from fgmp.dictionaries import StandardBasis
-from fgmp.rounds import Streams
+from fgmp.method import Streams
 from fgmp.shared_support.elimination import eliminated
 from fgmp.shared_support.newton import LocalSteps, SupportState
 from fgmp.shared_support.sketches import SketchContext, hash_matrix
@@ -34,7 +34,7 @@ def test_shared_support_without_elimination_is_gradmp_on_pooled_data(seed, spars
     shared = fgmp.SharedSupportGradMP(sparsity, dictionary=dictionary, pruning="largest")
     gradmp = fgmp.FedGradMP(sparsity=sparsity, local_iterations=1, dictionary=dictionary)
     # Without the server of FedGradMP, whose projection may select other coherent atoms.
-    (client,) = federation.pooled().prepare(gradmp).clients
+    (client,) = fgmp.LocalClients(federation.pooled()).prepare(gradmp).clients
     x = SparseModel.zero((dictionary.n_atoms(20),))
     for rounds in (1, 2, 3):
         ours = fgmp.simulate(shared, federation, rounds, rng=0)
@@ -58,7 +58,7 @@ def test_newton_in_a_dictionary_gives_minimum_norm_signal():
     support = np.arange(8)
     point = SupportState(SparseModel(support, np.ones(8), (30,)))
     solver = fgmp.NewtonOnSupport(dictionary=dictionary)
-    clients = federation.prepare(solver).clients
+    clients = fgmp.LocalClients(federation).prepare(solver).clients
     answers = [solver.client_update(client, solver.message(point), None) for client in clients]
     end = solver.server_update(point, federation.weights @ np.array(answers))
     found = dictionary.synthesise(end.model.dense())

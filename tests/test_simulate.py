@@ -9,9 +9,9 @@ from cases import METHODS, noisy_regression
 from combinatorial.recorder import Recorder
 
 import fgmp
-from fgmp.callbacks import Bar
-from fgmp.rounds import Streams
-from fgmp.serialization import from_wire, to_wire
+from fgmp.method import Streams
+from fgmp.run.callbacks import Bar
+from fgmp.run.serialization import from_wire, to_wire
 from fgmp.sparse_model import dense
 
 pytestmark = [
@@ -197,7 +197,7 @@ def test_objective_on_a_number_of_clients_draws_the_same_for_a_seed():
 def test_objective_on_no_client_is_never_computed():
     """Without objectives the best model on record is the last one."""
     no_objective = mock.patch.object(
-        fgmp.Federation, "objectives", lambda *_: pytest.fail("objectives were computed")
+        fgmp.LocalClients, "objectives", lambda *_: pytest.fail("objectives were computed")
     )
     with no_objective:
         result = fgmp.simulate(METHOD, WEIGHTED, 3, rng=0, history=fgmp.History(objective_on=0))
@@ -282,7 +282,7 @@ def test_changes_to_a_result_reach_no_other_result():
     first = fgmp.simulate(METHOD, FED, 1, rng=0)
     first.rejected["missing"] += 7
     assert fgmp.simulate(METHOD, FED, 1, rng=0).rejected == {}
-    assert fgmp.rounds.Progress(0, None).rejected == {}
+    assert fgmp.recording.Progress(0, None).rejected == {}
 
 
 def test_run_with_noise_and_state_is_refused():

@@ -13,9 +13,8 @@ from fgmp._support.linear_algebra import (
     regularize_null_directions,
     solve_semidefinite,
 )
-from fgmp.descent import SecondOrderProblem
 from fgmp.dictionaries import StandardBasis
-from fgmp.solvers import minimise_on
+from fgmp.solvers import SecondOrderProblem, minimise_on
 from fgmp.sparse_model import SparseModel
 
 BASIS = StandardBasis()

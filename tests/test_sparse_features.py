@@ -14,7 +14,7 @@ from scipy import sparse
 
 import fgmp
 from fgmp._support.sparse_features import SparseFeatures
-from fgmp.federation import Federation
+from fgmp.data import Federation
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 

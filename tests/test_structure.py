@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from structure import (
-    ASIDE,
-    nodes_at_import,
+    count_lines_of_code,
     packed_assignments,
     reachable,
     reading_path,
@@ -31,22 +30,51 @@ def test_imports_follow_the_layers():
     assert done.returncode == 0, done.stdout
 
 
+TOP = sorted(path for path in PACKAGE.glob("*.py") if path.name != "__init__.py")
+
+
 def test_reading_path_is_the_same_in_contributing():
     """The docstring of the package and CONTRIBUTING name the same files in the same order."""
     text = (PACKAGE.parent / "CONTRIBUTING.md").read_text()
     named = re.findall(r"^\d+\. \[\w+\]\((fgmp/\w+\.py)\)", text, flags=re.MULTILINE)
 
     assert named == reading_path()
-    assert len(named) <= 10
 
 
-def test_reading_path_leads_to_two_more_files():
-    """Whoever reads the path needs at most two files more, and the package names them."""
-    path = reading_path()
-    further = reachable(path, nodes_at_import) - set(path) - ASIDE
+def test_top_has_the_reading_path_and_two_more_files():
+    """Whatever else there is, is behind a door: a folder."""
+    beside = {"fgmp/backends.py", "fgmp/baselines.py"}
+    assert {f"fgmp/{path.name}" for path in TOP} == {*reading_path(), *beside}
+    assert all(f"`{name.removeprefix('fgmp/')}`" in fgmp.__doc__ for name in beside)
 
-    assert len(further) <= 2
-    assert all(f"`{name.removeprefix('fgmp/')}`" in fgmp.__doc__ for name in further)
+
+def test_reading_path_leads_nowhere_but_to_support():
+    """No import of a file at the top leads into a folder, within functions and for types neither."""
+    names = {f"fgmp/{path.name}" for path in TOP}
+    further = reachable(sorted(names), ast.walk) - names - {"fgmp/__init__.py"}
+
+    assert all(name.startswith("fgmp/_support/") for name in further), further
+
+
+@pytest.mark.parametrize("path", TOP, ids=lambda path: path.name)
+def test_top_is_not_long(path):
+    """Below 400 lines of code a file can be read to the end."""
+    assert count_lines_of_code(f"fgmp/{path.name}") <= 400
+
+
+def test_import_loads_the_top_alone():
+    """In a process of its own: all other names are imported at their first use."""
+    code = "import sys, fgmp; print(*[name for name in sys.modules if name.startswith('fgmp.')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name for name in done.stdout.split() if not name.startswith("fgmp._support")}
+
+    assert loaded == {f"fgmp.{path.stem}" for path in TOP}
+
+
+@pytest.mark.parametrize("name", fgmp.__all__)
+def test_public_name_is_there_with_its_module(name):
+    """Names of the folders come when they are asked for."""
+    assert getattr(fgmp, name).__module__.startswith("fgmp.")
 
 
 def test_no_module_has_the_name_of_a_public_function():
@@ -93,7 +121,7 @@ def test_no_test_module_imports_another(path):
 
 
 IMPORTED = {
-    "fgmp, fgmp.cli, fgmp.metrics, fgmp.datasets": "h5py matplotlib pooch requests sklearn flwr "
+    "fgmp, fgmp.cli, fgmp.run.metrics, fgmp.datasets": "h5py matplotlib pooch requests sklearn flwr "
     "narwhals PIL click tqdm numba pandas",
     # A client answers in a process for each message.
     "fgmp.flower, fgmp.flower.fitting": "flwr ray sklearn",

@@ -223,9 +223,9 @@ def test_warnings_compute_nothing_at_clients(monkeypatch):
     """They use what is recorded: four objectives of three rounds, and no client is made."""
     fed = one_feature_regression((30, 30))
     computed = []
-    objectives = fgmp.Federation.objectives
+    objectives = fgmp.LocalClients.objectives
     monkeypatch.setattr(
-        fgmp.Federation, "objectives", lambda *given: computed.append(1) or objectives(*given)
+        fgmp.LocalClients, "objectives", lambda *given: computed.append(1) or objectives(*given)
     )
     made = []
     monkeypatch.setattr(fgmp.Federation, "client", lambda *given: made.append(1))

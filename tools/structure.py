@@ -23,7 +23,6 @@ ASIDE = {
     "fgmp/__init__.py",
     "fgmp/_support/validation.py",
     "fgmp/_support/warnings.py",
-    "fgmp/update_validation.py",
 }
 
 # Sides of an assignment that list several values.

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from ..recording import RecordedModel, Result
 
 # The rows of a history that a notebook shows: these at its start, and these at its end.
 _FIRST_ROWS = 5
@@ -140,46 +137,3 @@ def html_table(
         lines.append(f"<tr>{cells}</tr>")
     lines.append("</tbody></table>")
     return "\n".join(lines)
-
-
-def recorded_model_in_words(model: RecordedModel) -> str:
-    """Return a recorded model in one line, without its numbers."""
-    facts = {"objective": f"{model.value:.3g}"} | _size_of(model)
-    return f"RecordedModel(round {model.round}: {facts_in_words(facts)})"
-
-
-def result_in_words(result: Result) -> str:
-    """Return the result of a run in one line."""
-    return f"Result({type(result.method).__name__}: {facts_in_words(_facts_of(result))})"
-
-
-def html_of_result(result: Result) -> str:
-    """Return the result of a run as a table."""
-    facts = _facts_of(result) | {"support": names_in_words(result.support.tolist(), 12)}
-    return html_facts(f"Result of {type(result.method).__name__}", facts)
-
-
-def _facts_of(result: Result) -> dict[str, str]:
-    """Return what one wants to know of a run first: rounds, error, size and traffic."""
-    facts: dict[str, str] = {
-        name: in_words(name, result.history[name][-1])
-        for name in ("round", "objective", "relative_error", "epsilon")
-        if name in result.history
-    }
-    facts |= _size_of(result)
-    for name in ("bytes_up", "bytes_down"):
-        facts[name] = in_words(name, result.history[name][-1])
-    if result.rejected:
-        facts["rejected"] = ", ".join(
-            f"{count} {reason}" for reason, count in result.rejected.items()
-        )
-    if result.backend is not None:
-        facts["backend"] = result.backend
-    if result.interrupted:
-        facts["interrupted"] = "yes"
-    return facts
-
-
-def _size_of(model: RecordedModel | Result) -> dict[str, str]:
-    """Return how many coefficients of a model are not zero."""
-    return {"nonzero": f"{len(model.support)} of {model.coefficients.size} coefficients"}

@@ -6,7 +6,7 @@ A unit is a factor on an unknown. Therefore the dependence of columns is judged 
 were scaled to length one. If columns are dependent, the solution of minimum norm is taken, in the
 given units or in a metric.
 
-One rule decides, here and in `fgmp._compiled.kernels`: a Cholesky factor is used if the least
+One rule decides, here and in `fgmp.fast.kernels`: a Cholesky factor is used if the least
 eigenvalue of H is above eps^0.75, where H holds the products of the columns scaled to length one.
 The rule does not depend on the order of the columns, and it sees the rows in their products only.
 In all other cases a decomposition into orthogonal directions is used, and directions that are

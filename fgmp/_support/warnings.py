@@ -12,20 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from .validation import check_integer
 
 # The folder of the package: a warning points at the first caller whose file lies outside of it.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-
-# A run has risen from its best objective if it gave back more than this share of what it had
-# gained, and more than rounding of the objective at the start.
-_SHARE_OF_GAIN = 0.1
-_ROUNDING = 1e-6
 
 # Each thread has its own value. The filters of `warnings` belong to the whole process, and to the
 # user.
@@ -189,66 +180,6 @@ def _clients_have(small: Sequence[int], rows: Sequence[int]) -> str:
     return f"{len(small)} of {len(rows)} clients {verb}"
 
 
-def warn_on_outcome(run: Any, objective: NDArray[Any], coefficients: NDArray[Any]) -> None:
-    """Warn if a run has ended badly.
-
-    That is, if no update ever arrived, if the last objective is not finite or well above the best,
-    or if the rows are separated and nothing bounds the model. No client is asked for anything: the
-    warnings rest on the recorded history and on data at hand.
-
-    Parameters
-    ----------
-    run : Run
-        The run that has ended. This module lies below its class, so that it cannot name its type.
-    objective : ndarray, shape (n_records,)
-        The recorded objective, nan where it was not recorded.
-    coefficients : ndarray
-        The last model.
-    """
-    method_name = type(run.method).__name__
-    if run.progress.round and not run.progress.counted:
-        say_that_nobody_answered(method_name, run.progress.round, run.progress.rejected)
-        return
-    if np.isnan(objective).all():
-        return
-    is_withheld = run.aggregator.privacy.withholds_objective and np.isnan(objective[-1])
-    if is_withheld and np.isfinite(coefficients).all():
-        return
-    if not np.isfinite(objective[-1]) or _has_risen(run, objective):
-        _warn_of_rise(method_name, objective, run.best.round)
-    elif len(objective) > 1 and _is_unbounded(run.method):
-        if _separates(run.transport, coefficients):
-            warn_user(
-                f"the model of {method_name} classifies all rows without error: its loss has no "
-                "minimiser, and coefficients grow with every round; a radius bounds them"
-            )
-
-
-def _has_risen(run: Any, objective: NDArray[Any]) -> bool:
-    """Return whether the last objective is above the best by more than a little."""
-    first = objective[0]
-    lowest = np.nanmin(objective)
-    rise = objective[-1] - lowest
-    if not rise > max(_SHARE_OF_GAIN * (first - lowest), _ROUNDING * abs(first)):
-        return False
-    # After a warm start the objective at the start may be tiny. Then the scale of the problem says
-    # what rounding is.
-    return bool(rise > _ROUNDING * _objective_of_zero(run.transport, run.polled))
-
-
-def _warn_of_rise(method_name: str, objective: NDArray[Any], best_round: int) -> None:
-    """Warn that the last objective is above the best."""
-    first = objective[0]
-    last = objective[-1]
-    above = "" if last <= first else f", above the {first:.3g} of the start"
-    warn_user(
-        f"the objective of {method_name} ends at {last:.3g}{above}; it was "
-        f"{np.nanmin(objective):.3g} in round {best_round}, and result.best keeps that model. What "
-        "helps: smaller or fewer local steps (learning_rate, local_iterations, solver=None), a "
-        "radius, an earlier stop (stop_when_stalled)"
-    )
-
-
 def say_that_nobody_answered(what: str, rounds: int, rejected: Mapping[str, int]) -> None:
     """Warn that no round counted, so that the model is the one of the start.
 
@@ -270,46 +201,3 @@ def say_that_nobody_answered(what: str, rounds: int, rejected: Mapping[str, int]
     if "not_finite" in rejected:
         message += ". What helps: smaller or fewer local steps (learning_rate, local_iterations)"
     warn_user(message)
-
-
-def _is_unbounded(method: Any) -> bool:
-    """Return whether neither a ball nor a ridge bounds the models of a method."""
-    has_ball = getattr(method, "radius", 0.0) is not None
-    solver = getattr(method, "solver", None)
-    has_ridge = bool(getattr(solver, "ridge", 0.0))
-    return not has_ball and not has_ridge
-
-
-def _objective_of_zero(transport: Any, indices: NDArray[np.intp]) -> float:
-    """Return the mean objective of the zero model at some clients; 0 if no data are at hand."""
-    targets = getattr(transport, "targets", None)
-    offsets = getattr(transport, "offsets", None)
-    if targets is None or offsets is None:
-        return 0.0
-    loss = transport.info.loss
-    output_shape = loss.model_shape(1)[1:]
-    weights = transport.weights[indices] / transport.weights[indices].sum()
-    total = 0.0
-    for index, weight in zip(indices, weights, strict=True):
-        y = targets[offsets[index] : offsets[index + 1]]
-        values = loss.values(np.zeros((len(y), *output_shape)), y)
-        total += float(weight * loss.row_weight(len(y)) * values.sum())
-    return total
-
-
-def _separates(transport: Any, coefficients: NDArray[Any]) -> bool:
-    """Return whether a model classifies every row at hand without error.
-
-    Return False for a loss without labels, or if no client is at hand.
-    """
-    loss = transport.info.loss
-    if loss.leads is None:
-        return False
-    # Only now, because a federation makes its clients when they are asked for.
-    clients = getattr(transport, "clients", ())
-    if not len(clients):
-        return False
-    return not any(
-        loss.misclassified(client.predictions(coefficients), client.targets).any()
-        for client in clients
-    )

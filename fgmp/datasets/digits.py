@@ -13,9 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .._support.validation import Seed, check_integer, check_number, check_option, check_seed
-from ..classification_losses import SoftmaxLoss
-from ..client import Client
-from ..federation import Federation
+from ..data import Client, Federation
+from ..losses import SoftmaxLoss
 from ..sparse_model import Array, IndexArray
 from .downloads import locate
 from .synthetic import seeded

@@ -17,9 +17,9 @@ from .._support.validation import (
     check_seed,
     short_repr,
 )
-from ..federation import Federation, check_federation
+from ..data import Federation, check_federation
+from ..dictionaries import Dictionary
 from ..losses import SquaredLoss
-from ..matrix_dictionary import Dictionary
 from ..sparse_model import Array
 
 # Rows of a streamed matrix that are drawn at a time: 20 MB for the frames of the paper. With fewer,

@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from ..classification_losses import LogisticLoss
-from ..losses import Loss
+from ..losses import LogisticLoss, Loss
 from ..sparse_model import Array
 
 # A line is fitted once a Newton step promises less than this, in the mean loss of a row; the step

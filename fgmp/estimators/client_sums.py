@@ -12,10 +12,10 @@ import numpy as np
 from scipy import sparse
 
 from .._support.sparse_features import SparseFeatures
-from ..aggregation import UpdateSpec
-from ..client import Client
-from ..rounds import Exchange, Method
+from ..data import Client
+from ..method import Exchange, Method
 from ..sparse_model import Array, IndexArray, SparseModel
+from ..updates import UpdateSpec
 from .folds import assign_folds
 from .groups import preview
 from .weighted_loss import split_weights

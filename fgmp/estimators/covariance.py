@@ -23,12 +23,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from .._support.linear_algebra import size_of_half, symmetric_from_half, upper_half
-from ..aggregation import UpdateSpec
-from ..client import Client
-from ..descent import SecondOrderProblem
+from ..data import Client
 from ..dictionaries import StandardBasis
-from ..rounds import Exchange
+from ..method import Exchange
+from ..solvers import SecondOrderProblem
 from ..sparse_model import Array, IndexArray, SparseModel
+from ..updates import UpdateSpec
 from .client_sums import ClientSums, State, join_digits, split_digits
 from .selection_path import StandardizedClients
 from .session import FitSettings, Session, share_of

@@ -33,7 +33,7 @@ from .._support.validation import (
     short_repr,
 )
 from .._support.warnings import warn_user
-from ..rounds import Exchange
+from ..method import Exchange
 from ..sparse_model import Array
 from .client_sums import Moments, State
 from .groups import preview

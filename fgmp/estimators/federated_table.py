@@ -14,14 +14,12 @@ from scipy import sparse
 
 from .._support.sparse_features import SparseFeatures
 from .._support.tables import concatenate_rows, normalized_weights
-from ..aggregation import Update
-from ..client import Client, ProblemInfo
-from ..count_losses import PoissonLoss
-from ..federation import Federation
-from ..losses import Loss, SquaredLoss
-from ..rounds import Call, Message, Method
+from ..data import Client, Federation, ProblemInfo
+from ..losses import Loss, PoissonLoss, SquaredLoss
+from ..method import Call, Method, Transport
+from ..simulation import LocalClients
 from ..sparse_model import Array, IndexArray
-from ..transport import Transport
+from ..updates import Message, Update
 from .folds import Fold, assign_folds
 from .profiled_loss import ProfiledLoss
 from .standardization import Standardization
@@ -294,10 +292,10 @@ class FederatedTable:
                 client_view(part.of(self._features), standardization, loss, block)
                 for part, block in zip(parts, blocks, strict=True)
             ]
-        return _federation(features, views, offsets, parts)
+        return LocalClients(_federation(features, views, offsets, parts))
 
 
-class RowsOfTable:
+class RowsOfTable(Transport):
     """The transport to the rows of a table in the units of the data, for sums without a model.
 
     Parameters

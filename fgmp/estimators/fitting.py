@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..method import Transport
 from ..sparse_model import Array, SparseModel
-from ..transport import Transport
 from .covariance import Covariance, coefficient_covariance
 from .own_intercepts import intercepts_by_newton
 from .refit import intercepts_from_means, refit_model, with_total_costs

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..method import Transport
 from ..sparse_model import Array, IndexArray
-from ..transport import Transport
 from .resampling import ReweightedTransport
 
 if TYPE_CHECKING:

@@ -53,15 +53,14 @@ from .._support.warnings import (
     warn_user,
 )
 from ..aggregation import Aggregator
-from ..classification_losses import LogisticLoss, SoftmaxLoss
-from ..losses import Loss
+from ..losses import LogisticLoss, Loss, SoftmaxLoss
 from ..privacy.ledger import Ledger
 from ..privacy.masking import Sessions
 from ..privacy.noise import GaussianNoise
 from ..privacy.secure_sums import SecureSum, TooLarge
 from ..recording import Run
-from ..rounds import check_cohort
 from ..shared_support.newton import Separated
+from ..simulation import check_cohort
 from ..sparse_model import Array, IndexArray
 from .bootstrap import Bootstrap, draw_counts, draw_multiplicities, run_with_bar
 from .client_sums import BeyondRange

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .._support.linear_algebra import inner
+from ..method import Exchange, Transport
 from ..recording import History, Result, Run
-from ..rounds import Exchange
 from ..shared_support.newton import SETTLED, NewtonOnSupport, SupportState
 from ..sparse_model import SparseModel
-from ..transport import Transport
 from .session import NEWTON_STEPS, Session
 
 # Of a coefficient: after a step that moved none further, the error is about the square of this.

@@ -6,12 +6,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..aggregation import UpdateSpec
-from ..client import Client
+from ..data import Client
 from ..losses import Loss
-from ..rounds import Exchange
+from ..method import Exchange, Transport
 from ..sparse_model import Array, SparseModel
-from ..transport import Transport
+from ..updates import UpdateSpec
 from .client_sums import ClientSums, State
 from .profiled_loss import (
     MOST_HALVINGS,

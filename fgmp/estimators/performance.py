@@ -13,11 +13,9 @@ import numpy as np
 
 from .._support.displays import html_table
 from .._support.optional import needs
-from ..classification_losses import LogisticLoss, SoftmaxLoss
-from ..count_losses import PoissonLoss
-from ..losses import Loss, SquaredLoss
+from ..losses import LogisticLoss, Loss, PoissonLoss, SoftmaxLoss, SquaredLoss
+from ..method import Transport
 from ..sparse_model import Array, SparseModel
-from ..transport import Transport
 from .calibration import Lines, calibrations_of, fit_lines
 from .client_sums import State
 from .performance_sums import (

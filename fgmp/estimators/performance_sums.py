@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import expit, xlogy
 
-from ..aggregation import UpdateSpec
-from ..client import Client
-from ..rounds import Exchange
+from ..data import Client
+from ..method import Exchange
 from ..sparse_model import Array
+from ..updates import UpdateSpec
 from .calibration import (
     LineSums,
     Outcome,

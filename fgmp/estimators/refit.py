@@ -7,9 +7,9 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._support.warnings import warn_user
+from ..method import Transport
 from ..shared_support.newton import SETTLED, NewtonOnSupport, SupportState
 from ..sparse_model import Array, SparseModel
-from ..transport import Transport
 from .client_sums import MeanResiduals
 from .newton_steps import take_newton_steps
 from .selection_path import StandardizedClients, support_state

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..fedgradmp import FedGradMP
-from ..rounds import Method
+from ..method import Method
 from ..shared_support.method import SharedSupportGradMP
 from ..shared_support.newton import NewtonOnSupport
 from .client_sums import HeldOutLosses, MeanResiduals, Moments

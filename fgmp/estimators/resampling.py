@@ -12,18 +12,17 @@ two clients each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..aggregation import Update
-from ..client import ProblemInfo
-from ..rounds import Call, Message, Method
+from ..data import ProblemInfo
+from ..method import Call, Method, Transport
 from ..sparse_model import Array, IndexArray
-from ..transport import Transport
+from ..updates import Message, Update
 
 if TYPE_CHECKING:
     from .folds import Fold
@@ -87,8 +86,7 @@ class ResampledClients:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class ReweightedTransport:
+class ReweightedTransport(Transport):
     """A transport to some of the clients of another one, with other weights.
 
     Attributes
@@ -99,41 +97,28 @@ class ReweightedTransport:
         The clients that are asked, by their indices there.
     counts : ndarray of int, shape (n_clients,)
         How often each was drawn.
+    info, weights, truth
+        As of `Transport`, of the clients that are asked.
     """
 
-    transport: Transport
-    drawn: IndexArray
-    counts: IndexArray
-
-    @cached_property
-    def info(self) -> ProblemInfo:
-        """What a server knows of the clients that are asked."""
-        return _reweighted(self.transport.info, self.drawn, self.counts)
-
-    @property
-    def weights(self) -> Array:
-        """Their weights, which sum to one."""
-        return self.info.weights
-
-    @property
-    def truth(self) -> Array | None:
-        """The model that made the data, if it is known."""
-        return self.transport.truth
+    def __init__(self, transport: Transport, drawn: IndexArray, counts: IndexArray) -> None:
+        self.transport = transport
+        self.drawn = drawn
+        self.counts = counts
+        self.info = _reweighted(transport.info, drawn, counts)
+        self.weights = self.info.weights
+        self.truth = transport.truth
 
     def prepare(self, method: Method) -> ReweightedTransport:
         """Return the transport for a run of a method."""
-        return replace(self, transport=self.transport.prepare(method))
+        return ReweightedTransport(self.transport.prepare(method), self.drawn, self.counts)
 
     @property
-    def masked(self) -> Any:
-        """The masked sum of the transport, for clients that were drawn, if it has one of its own.
-
-        Raises
-        ------
-        AttributeError
-            If the transport has none: then sums are made in this process.
-        """
-        masked = self.transport.masked  # type: ignore[attr-defined]
+    def masked_sum(self) -> Callable[..., Any] | None:
+        """The masked sum of the transport, for clients that were drawn; None if it has none."""
+        masked = self.transport.masked_sum
+        if masked is None:
+            return None
 
         def masked_of_drawn(
             call: Call | None, message: Message, cohort: IndexArray, *others: Any

@@ -18,17 +18,16 @@ from .._support.displays import html_table
 from .._support.linear_algebra import solve_semidefinite
 from .._support.optional import needs
 from .._support.warnings import advise_once
-from ..callbacks import stop_when_stalled
-from ..descent import GradientDescent
 from ..fedgradmp import FedGradMP
+from ..method import Method, Transport
 from ..recording import Run
-from ..rounds import Method
+from ..run.callbacks import stop_when_stalled
 from ..shared_support.elimination import backwards
 from ..shared_support.method import SharedState, SharedSupportGradMP
 from ..shared_support.newton import NewtonOnSupport, SupportState
 from ..shared_support.sketches import CountSketch
+from ..solvers import GradientDescent
 from ..sparse_model import Array, IndexArray, SparseModel
-from ..transport import Transport
 from .client_sums import HeldOutLosses
 from .folds import Fold, GroupFold, deal_clients, n_folds_of, n_group_folds
 from .newton_steps import take_newton_steps

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from ..aggregation import Aggregator
-from ..client import Client, ProblemInfo
-from ..joint_selection import PerAtom, PerBlock
+from ..data import Client, ProblemInfo
 from ..losses import Loss
+from ..method import Method, Transport
 from ..recording import History, Result, Run
-from ..rounds import Method
-from ..selection import PerOutput, Selection
+from ..selection import PerAtom, PerBlock, PerOutput, Selection
 from ..shared_support.newton import NewtonOnSupport
 from ..simulation import simulate_part
 from ..sparse_model import SparseModel
-from ..transport import Transport
 from .client_sums import ClientSums
 from .groups import preview
 

@@ -11,8 +11,8 @@ from scipy import sparse
 
 from .._support.sparse_features import SparseFeatures
 from ..losses import Loss
+from ..method import Transport
 from ..sparse_model import Array, SparseModel
-from ..transport import Transport
 from .client_sums import Moments, PooledMoments
 from .session import FitSettings, Session
 

@@ -17,11 +17,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..aggregation import UpdateSpec
-from ..client import Client
-from ..rounds import Exchange
+from ..data import Client
+from ..method import Exchange, Transport
 from ..sparse_model import Array
-from ..transport import Transport
+from ..updates import UpdateSpec
 from .client_sums import ClientSums, State, columns_of
 from .session import Session, share_of
 from .standardization import StandardizationStats

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..client import Client
+from ..data import Client
 from ..losses import Loss
 from ..sparse_model import Array
 from .profiled_loss import OwnIntercept, intercept_of_rows

@@ -46,13 +46,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._support.optional import needs
-from ..federation import Federation
+from ..data import Federation
+from ..method import Call, Method, Streams
 from ..privacy.secagg_client import TRIPS, KeyPair, SecAggClient
 from ..privacy.secure_sums import SecureSum
-from ..rounds import Call, Method, Streams
-from ..serialization import from_json, from_wire, to_wire
+from ..run.serialization import from_json, from_wire, to_wire
+from ..simulation import LocalClients
 from ..sparse_model import Array, SparseModel, dense
-from ..update_validation import Rejected
+from ..updates import Rejected
 from .records import FLOWER, Fields, arrays_of, content_of, fields_of
 
 Load = Callable[[Any, Mapping[str, Any]], tuple[Any, Any]]
@@ -211,7 +212,7 @@ class _Site:
     def _compute(self, question: Fields, content: Any, context: Any) -> _Computed:
         """Compute the update of an exchange, or the objective."""
         method, client = self._prepare(context, int(question["key"]))
-        message = from_wire(arrays_of(content["message"]), client.model_shape)
+        message = from_wire(arrays_of(content["message"]), client.info.model_shape)
         n_rows = client.info.rows[0]
         # A method may diverge: the server rejects an update that is not finite.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -220,8 +221,8 @@ class _Site:
             call = _call_of(question, method)
             return _Computed(client.run_clients(call, message, np.array([0]))[0], n_rows)
 
-    def _prepare(self, context: Any, client_id: int) -> tuple[Method, Federation]:
-        """Return the method of the run, and a federation of this client alone, prepared for it."""
+    def _prepare(self, context: Any, client_id: int) -> tuple[Method, LocalClients]:
+        """Return the method of the run, and this client alone, prepared for it."""
         run = fields_of(context.state)
         method: Method = from_json(run["method"], arrays_of(context.state["arrays"]), self.kinds)
         rows = self._rows(run, context)
@@ -234,7 +235,7 @@ class _Site:
             targets=targets,
             client_ids=np.array([client_id]),
         )
-        return method, client.prepare(method)
+        return method, LocalClients(client).prepare(method)
 
     def _rows(self, fields: Fields, context: Any) -> Federation:
         """Read the rows, with the settings and the loss that the server has sent."""

@@ -16,7 +16,6 @@ import numpy as np
 from .._support.optional import needs
 from .._support.validation import check_protocol, check_sequence
 from .._support.warnings import warn_user
-from ..classification_losses import LogisticLoss, SoftmaxLoss
 from ..estimators.client_sums import HeldOutLosses, MeanResiduals, Moments
 from ..estimators.covariance import GradientProducts
 from ..estimators.disclosure import few_rows_in_sums
@@ -40,10 +39,11 @@ from ..estimators.performance_sums import (
 from ..estimators.session import round_in_words, stage_in_words
 from ..estimators.standardization import Standardization
 from ..estimators.unit_check import UnitComparison
-from ..losses import Loss
+from ..losses import LogisticLoss, Loss, SoftmaxLoss
+from ..method import Call, Method
 from ..recording import Run
-from ..rounds import Call, Message, Method
 from ..sparse_model import Array
+from ..updates import Message
 from .client import PublicError, client_app
 from .records import Fields, Reply, printable
 from .transport import OverFlower
@@ -55,7 +55,7 @@ _MOST_NAMES = 10  # of missing columns, in a message
 _SILENCE = 10.0
 
 # What a fit asks of a client beside the rounds of a method. A client makes a method of its name,
-# and for that its module has to be loaded there (see `fgmp.serialization`): here it is.
+# and for that its module has to be loaded there (see `fgmp.run.serialization`): here it is.
 SUMS_OF_FITS = (
     NewtonSteps,
     Moments,

@@ -14,7 +14,7 @@ import numpy as np
 
 from .._support.optional import needs
 from ..sparse_model import Array
-from ..update_validation import Rejected, RejectReason
+from ..updates import Rejected, RejectReason
 
 # What pip has to install for `fgmp.flower`, as pyproject.toml says it.
 FLOWER = "flwr[simulation]>=1.41,<1.42"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..method import Call
 from ..privacy.masking import Request, TooFewClients, sum_under_masks
 from ..privacy.secagg_client import NONCE, check_public_key
 from ..privacy.secret_sharing import SECRET
 from ..privacy.secure_sums import MaskedSum, SecureSum
-from ..rounds import Call, Message
 from ..sparse_model import Array, IndexArray
-from ..update_validation import Rejected, RejectReason
+from ..updates import Message, Rejected, RejectReason
 from .client import mask_purpose
 from .records import Reply, parse_reply
 

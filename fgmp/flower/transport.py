@@ -20,13 +20,13 @@ import numpy as np
 
 from .._support.validation import check_integer, check_number, check_option, short_repr
 from .._support.warnings import warn_user
-from ..client import ProblemInfo
+from ..data import ProblemInfo
 from ..losses import Loss, check_loss
+from ..method import Call, Method, Transport
 from ..privacy.secure_sums import MaskedSum, SecureSum
-from ..rounds import Call, Message, Method
-from ..serialization import from_wire, to_json, to_wire
+from ..run.serialization import from_wire, to_json, to_wire
 from ..sparse_model import Array, IndexArray, SparseModel
-from ..update_validation import Rejected
+from ..updates import Message, Rejected
 from .mailbox import Mailbox
 from .records import Fields, Reply, content_of, parse_reply, printable
 from .secure import AlterUpload, SecureSession
@@ -47,7 +47,7 @@ _LONGEST_NAME = 60
 _AFTER_ALL_KEYS = 2**63  # sorts clients without a key behind those that have one
 
 
-class OverFlower:
+class OverFlower(Transport):
     """The clients of a Flower grid: a transport for `simulate`.
 
     It waits for a number of clients and asks each who it is: how many rows and features it has.
@@ -282,7 +282,7 @@ class OverFlower:
             is_reported = ~(values < 0)
         return polled[is_reported], values[is_reported]
 
-    def masked(
+    def masked_sum(
         self,
         call: Call | None,
         message: Message,

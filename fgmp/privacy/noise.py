@@ -21,20 +21,12 @@ from scipy.special import ndtri
 
 from .._support.validation import check_integer, check_number
 from .._support.warnings import warn_user
-from ..aggregation import (
-    Aggregator,
-    ClientSampler,
-    Mean,
-    PrivacyMechanism,
-    Update,
-    Updates,
-)
-from ..client import ProblemInfo
-from ..rounds import Call, Message, Streams
-from ..serialization import to_wire
+from ..aggregation import Aggregator, ClientSampler, Mean, PrivacyMechanism
+from ..data import ProblemInfo
+from ..method import Call, Streams, Transport
+from ..run.serialization import to_wire
 from ..sparse_model import Array, IndexArray
-from ..transport import Transport
-from ..update_validation import RejectReason
+from ..updates import Message, RejectReason, Update, Updates
 from .secure_sums import SecureSum
 
 _PRECISION = 1e-3  # relative, of the noise multiplier
@@ -297,7 +289,7 @@ class NoisyMeans(PrivacyMechanism):
     ) -> Updates:
         """Return one row: centre + (sum of the clipped + noise) / L. Nothing tells who answered."""
         then = self.calibrated.noise.then
-        if isinstance(then, SecureSum) and hasattr(transport, "masked"):
+        if isinstance(then, SecureSum) and transport.masked_sum is not None:
             raise ValueError(
                 "aggregator is GaussianNoise(then=SecureSum()) over machines; expected one of the "
                 "two"

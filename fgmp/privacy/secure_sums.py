@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -16,12 +15,11 @@ import numpy as np
 
 from .._support.validation import check_integer, check_kind, check_number
 from .._support.warnings import warn_user
-from ..aggregation import Aggregator, PrivacyMechanism, Update, Updates
-from ..client import ProblemInfo
-from ..rounds import Call, Message, Method
+from ..aggregation import Aggregator, PrivacyMechanism
+from ..data import ProblemInfo
+from ..method import Call, Method, Transport
 from ..sparse_model import Array, IndexArray
-from ..transport import Transport
-from ..update_validation import RejectReason
+from ..updates import Message, RejectReason, Update, Updates
 from .ledger import Ledger
 from .masking import Sessions, TooFewClients, Unmasked, masked_sum
 
@@ -361,8 +359,9 @@ class SumsOnly(PrivacyMechanism):
         The sum is the transport's own, if it has one.
         """
         shares = transport.weights[cohort] / transport.weights[cohort].sum()
-        if hasattr(transport, "masked"):
-            sums = transport.masked(call, message, cohort, shares, self.secure)
+        masked_sum_of = transport.masked_sum
+        if masked_sum_of is not None:
+            sums = masked_sum_of(call, message, cohort, shares, self.secure)
         else:
             sums = self._sum_in_process(transport, call, message, cohort, shares)
 
@@ -427,8 +426,9 @@ class SumsOnly(PrivacyMechanism):
         if threshold > len(indices):
             return float("nan")
         secure = replace(self.secure, threshold=threshold)
-        if hasattr(transport, "masked"):
-            sums = transport.masked(None, x, indices, shares, secure)
+        masked_sum_of = transport.masked_sum
+        if masked_sum_of is not None:
+            sums = masked_sum_of(None, x, indices, shares, secure)
             total = sums.total
             accepted = sums.accepted
         else:
@@ -454,8 +454,7 @@ class SumsOnly(PrivacyMechanism):
         reported, values = transport.objectives(x, indices)
         in_range = np.abs(values) <= secure.range
         # A client that never answers would send its objective only, and so in a set of its own.
-        absent: Sequence[int] = getattr(transport, "never_there", ())
-        is_absent = np.isin(transport.info.client_ids, absent)
+        is_absent = np.isin(transport.info.client_ids, transport.absent_ids)
         present = np.flatnonzero(np.isin(indices, reported[in_range]) & ~is_absent[indices])
 
         accepted = secure.releasable(transport, indices, shares, present, is_objective=True)

@@ -15,13 +15,13 @@ from .._support.validation import (
     validate_integer_field,
     validate_number_field,
 )
-from ..aggregation import UpdateSpec
-from ..client import Client, ProblemInfo
+from ..data import Client, ProblemInfo
 from ..dictionaries import Atoms, StandardBasis
 from ..losses import Loss
-from ..rounds import Exchange, Method
+from ..method import Exchange, Method
 from ..selection import PER_OUTPUT, Selection, check_selection
 from ..sparse_model import Array, SparseModel, union
+from ..updates import UpdateSpec
 from .elimination import eliminated
 from .newton import NewtonOnSupport, SupportSolver, SupportState, with_geometry
 from .sketches import CountSketch, LargestEntries, SketchContext

@@ -28,15 +28,13 @@ from .._support.validation import (
     validate_integer_field,
     validate_number_field,
 )
-from ..aggregation import UpdateSpec
-from ..client import Client, ProblemInfo
-from ..descent import SecondOrderProblem
-from ..dictionaries import Atoms, StandardBasis, check_dictionary
+from ..data import Client, ProblemInfo
+from ..dictionaries import Atoms, Dictionary, StandardBasis, check_dictionary
 from ..losses import Loss
-from ..matrix_dictionary import Dictionary
-from ..rounds import Exchange, Message, Method
-from ..solvers import RestrictedProblem, Solver, check_solver, minimise_on
+from ..method import Exchange, Method
+from ..solvers import RestrictedProblem, SecondOrderProblem, Solver, check_solver, minimise_on
 from ..sparse_model import Array, SparseModel
+from ..updates import Message, UpdateSpec
 
 _MOST_STEPS = 100_000  # each is an exchange
 

@@ -9,7 +9,7 @@ import numpy as np
 from .._support.validation import Seed, check_kind
 from .._support.warnings import convergence_warning, say_that_nobody_answered
 from ..aggregation import Aggregator
-from ..federation import Federation, check_federation
+from ..data import Federation, check_federation
 from ..recording import History, RecordedModel, Result
 from ..simulation import simulate_part
 from ..sparse_model import Array, SparseModel

@@ -13,9 +13,9 @@ from scipy import sparse
 
 from .._support.validation import validate_integer_field
 from .._support.warnings import warn_user
-from ..aggregation import UpdateSpec
 from ..dictionaries import Atoms
 from ..sparse_model import Array, NonFiniteUpdate, SparseModel
+from ..updates import UpdateSpec
 
 _PURPOSE = 6  # keeps the random numbers of sketches apart from those of a run with the same seed
 

@@ -17,10 +17,8 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from .._support.linear_algebra import length_of
 from .._support.validation import check_array, check_integer, check_kind, check_shape
-from ..client import Client
-from ..dictionaries import Atoms, check_dictionary
-from ..federation import Federation, check_federation
-from ..matrix_dictionary import Dictionary
+from ..data import Client, Federation, check_federation
+from ..dictionaries import Atoms, Dictionary, check_dictionary
 from ..selection import largest
 from ..sparse_model import Array, IndexArray
 from .theorems import ClientConstants

@@ -80,7 +80,7 @@ class Learning:
         sizes = (self.n_train, self.n_test, self.n_samples)
         return coded_digits(self.coding, self.dataset, *sizes, self.seed, self.concentration)
 
-    def method_of_fgmp(self) -> fgmp.rounds.Method:
+    def method_of_fgmp(self) -> fgmp.Method:
         """Return the method with its parameters."""
         steps = self.local_iterations * self.sgd_steps
         own: dict = {"learning_rate": self.learning_rate, "local_iterations": steps}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import fgmp
-from fgmp.serialization import to_wire
+from fgmp.run.serialization import to_wire
 from fgmp.sparse_model import dense
 
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import fgmp
-from fgmp import rounds
+from fgmp import recording
 from fgmp._support.sparse_features import SparseFeatures
 from fgmp._support.tables import normalized_weights
-from fgmp.aggregation import Updates
 from fgmp.dictionaries import StandardBasis
 from fgmp.losses import SquaredLoss
-from fgmp.rounds import Streams
+from fgmp.method import Streams
 from fgmp.selection import Selection
+from fgmp.updates import Updates
 
 from .invariances import disagreements
 from .options import Case
@@ -67,7 +67,7 @@ FAULTS = [
         AVERAGE,
         "objective",
     ),
-    ((rounds, "n_bytes", lambda counted: lambda message: counted(message) + 1), GRADMP, "bytes"),
+    ((recording, "n_bytes", lambda counted: lambda message: counted(message) + 1), GRADMP, "bytes"),
     ((StandardBasis, "select_atoms_of", one_more), IN_BALL, "support"),
     ((StandardBasis, "select_atoms_of", one_more), IN_BALL, "bytes"),
     (

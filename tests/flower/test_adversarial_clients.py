@@ -25,10 +25,10 @@ from malformed_updates import not_finite, of_entries, of_values, too_many_entrie
 from mutated_replies import array_of, mutating
 
 import fgmp
-from fgmp.faults import Corrupted
 from fgmp.flower import OverFlower, mailbox
 from fgmp.flower.records import arrays_of, record_of
-from fgmp.serialization import from_wire, to_wire
+from fgmp.run.faults import Corrupted
+from fgmp.run.serialization import from_wire, to_wire
 from fgmp.sparse_model import SparseModel
 
 FEDERATION = fgmp.make_sparse_regression(6, 40, 30, 3, rng=0)

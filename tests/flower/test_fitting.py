@@ -13,7 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 import fgmp
 from fgmp.estimators.client_sums import ClientSums, Moments
 from fgmp.flower import fit_over, fitting, table_app
-from fgmp.serialization import to_json
+from fgmp.run.serialization import to_json
 
 pytestmark = pytest.mark.filterwarnings("ignore:the rounds ran out", "ignore::fgmp.AdviceWarning")
 
@@ -190,7 +190,7 @@ def test_process_of_a_client_knows_the_methods_of_a_fit():
     modules = {kind.__module__ for kind in ClientSums.__subclasses__()}
     assert len(modules) > 2
     code = (
-        "import sys, fgmp.flower, fgmp.serialization as wire; "
+        "import sys, fgmp.flower, fgmp.run.serialization as wire; "
         f"print(wire.from_json({to_json(sums)[0]!r})); "
         f"print(*({modules} - set(sys.modules)))"
     )

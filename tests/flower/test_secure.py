@@ -18,9 +18,9 @@ from in_process_grid import (
 )
 
 import fgmp
-from fgmp.faults import Corrupted
 from fgmp.flower.records import arrays_of, record_of
 from fgmp.privacy.secagg_client import TRIPS
+from fgmp.run.faults import Corrupted
 
 # Where all updates are lost.
 pytestmark = pytest.mark.filterwarnings("ignore:no update arrived")

@@ -42,7 +42,7 @@ def count_method_sent(transport, client_index):
 @pytest.mark.parametrize(
     ("federation", "method", "cohort_size", "fresh"),
     covering_cases(),
-    ids=lambda value: type(value).__name__ if isinstance(value, fgmp.rounds.Method) else str(value),
+    ids=lambda value: type(value).__name__ if isinstance(value, fgmp.Method) else str(value),
 )
 def test_run_over_messages_has_the_bits_of_one_process(federation, method, cohort_size, fresh):
     """The method, the loss and the state of a run arrive as they were sent."""

@@ -53,18 +53,18 @@ class RecordedRun:
         self.secrets = {(f"rows {i}", "rows"): n_rows for i, n_rows in enumerate(ROWS)}
         transport = transport_to(federation(seed))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(fgmp.Federation, "run_clients", self._recording_updates())
-            patch.setattr(fgmp.Federation, "objectives", self._recording_losses())
+            patch.setattr(fgmp.LocalClients, "run_clients", self._recording_updates())
+            patch.setattr(fgmp.LocalClients, "objectives", self._recording_losses())
             result = fgmp.simulate(method, transport, 1, rng=4, aggregator=secure)
         self.sent = transport.grid.sent
         self.history = result.history
 
     def _recording_updates(self):
-        honest = fgmp.Federation.run_clients
+        honest = fgmp.LocalClients.run_clients
 
         def run_clients(client, *arguments):
             updates = honest(client, *arguments)
-            client_id = int(client.client_ids[0])
+            client_id = int(client.info.client_ids[0])
             number = len(self.secrets)
             update = updates[0]
             if isinstance(update, SparseModel):
@@ -76,11 +76,11 @@ class RecordedRun:
         return run_clients
 
     def _recording_losses(self):
-        honest = fgmp.Federation.objectives
+        honest = fgmp.LocalClients.objectives
 
         def objectives(client, *arguments):
             indices, values = honest(client, *arguments)
-            name = f"loss {int(client.client_ids[0])}"
+            name = f"loss {int(client.info.client_ids[0])}"
             self.secrets[name, len(self.secrets)] = float(values[0])
             return indices, values
 
@@ -230,7 +230,7 @@ def test_words_of_an_error_stay_at_the_client(where, n_accepted, aggregator, cap
 
     grid = InProcessGrid([client_app(load)] * 5)
     if where != "load":
-        monkeypatch.setattr(fgmp.Federation, where, raise_with_words)
+        monkeypatch.setattr(fgmp.LocalClients, where, raise_with_words)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         transport = OverFlower(grid, fgmp.SquaredLoss(), 4, deadline=10.0)

@@ -1,43 +1,28 @@
-"""Rounds: what travels between the server and the clients, keyed random streams, and the loop.
+"""Methods: what travels between the server and the clients, keyed random streams, the transport.
 
 In each exchange of a round the server sends a message to a cohort, and every client computes an
 update from its own rows. `server_update` is given the state of the server and, of the updates, only
-their aggregate. A `Transport` (`fgmp.transport`; in a simulation, the federation) carries the
-messages: it has `run_clients` and `objectives`, `prepare`, which gives the clients a method's
-dictionary, and knows the `weights` and the `info` of the clients. An `Aggregator` combines the
-updates; what the server sees of single updates on the way is up to the aggregator's
-`PrivacyMechanism`. None of them depends on a particular method.
+their aggregate. A `Transport` carries the messages: in a simulation it is `fgmp.LocalClients`,
+around a federation. How updates become one is up to an `Aggregator`, and what the server sees of
+single updates on the way to the aggregator's `PrivacyMechanism` (`fgmp.aggregation`). None of them
+depends on a particular method.
 """
 
 from __future__ import annotations
 
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ._support.validation import check_integer
-from .aggregation import (
-    Aggregator,
-    Update,
-    Updates,
-    UpdateSpec,
-    n_bytes,
-)
-from .aggregation import Message as Message
-from .client import Client, ProblemInfo
+from .backends import BackendRecord
+from .data import Client, Federation, ProblemInfo
 from .dictionaries import Atoms, StandardBasis
 from .losses import Loss
 from .selection import PER_OUTPUT, Selection
 from .sparse_model import Array, IndexArray, NonFiniteUpdate
-from .update_validation import Rejected, RejectReason
-
-if TYPE_CHECKING:
-    from .transport import Transport
+from .updates import Message, Rejected, RejectReason, Update, UpdateSpec
 
 State = Any  # whatever a method keeps between rounds; a checkpoint pickles it
 
@@ -246,132 +231,91 @@ class Call(NamedTuple):
             return Rejected(RejectReason.NOT_FINITE)
 
 
-@dataclass
-class Traffic:
-    """What the exchanges of one round have sent so far.
+class Transport(Protocol):
+    """What a run asks of the clients, wherever they are.
+
+    In a simulation it is `fgmp.LocalClients`, around a federation. Others stand around another
+    transport, such as `fgmp.Faulty`, or reach clients over a network (`fgmp.flower`). One of your
+    own is a subclass, which has the members without a default here, or hands on all that it does
+    not change, as in the example.
 
     Attributes
     ----------
-    took_part : ndarray of bool, shape (cohort_size,)
-        Whose updates were accepted in every exchange.
-    bytes_up, bytes_down : int
-    rejected : Counter of str
-        How many updates were rejected, by reason.
+    info : ProblemInfo
+        What a server knows of the clients, in the coordinates of the method.
+    weights : ndarray, shape (n_clients,)
+        The weights p_i, which sum to one.
+    truth : ndarray or None
+        The model x# that made the data, if it is known.
+
+    Examples
+    --------
+    Log the rounds of another transport:
+
+    >>> import fgmp
+    >>> class Logged:
+    ...     def __init__(self, transport):
+    ...         self.transport = transport
+    ...     def __getattr__(self, name):
+    ...         return getattr(self.transport, name)
+    ...     def prepare(self, method):
+    ...         return Logged(self.transport.prepare(method))
+    ...     def run_clients(self, call, message, cohort):
+    ...         print("round", call.round, "asks", len(cohort), "clients")
+    ...         return self.transport.run_clients(call, message, cohort)
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> logged = Logged(fgmp.LocalClients(federation))
+    >>> result = fgmp.simulate(fgmp.FedGradMP(3), logged, 2, cohort_size=4, rng=0)
+    round 1 asks 4 clients
+    round 2 asks 4 clients
     """
 
-    took_part: Array
-    bytes_up: int = 0
-    bytes_down: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
+    info: ProblemInfo
+    weights: Array
+    truth: Array | None
 
-    def add(self, message: Message, updates: Updates) -> None:
-        """Count one exchange."""
-        cohort_size = len(self.took_part)
-        self.bytes_up += updates.bytes_up
-        self.bytes_down += cohort_size * n_bytes(message) + updates.bytes_down
-        self.rejected += updates.rejected
-        self.took_part &= np.bincount(updates.accepted, minlength=cohort_size) > 0
+    def prepare(self, method: Method) -> Transport:
+        """Return the transport for a run of a method, in the coordinates of its dictionary."""
 
+    def run_clients(self, call: Call, message: Message, cohort: IndexArray) -> Sequence[Any]:
+        """Return the updates of a cohort, in its order; None or `Rejected` for one that is missing.
 
-@dataclass(frozen=True)
-class Progress:
-    """The progress of a run: all that its next round needs, and what it has used so far.
+        A client's update is `call.update_of(client, message)`. They need not be checked:
+        `UpdateSpec.stack` rejects whatever is no such update.
+        """
 
-    Attributes
-    ----------
-    round : int
-        How many rounds are over.
-    state : object
-        The state of the server.
-    seconds : float
-        Time of the method's own work so far.
-    bytes_up, bytes_down : int
-        Bytes sent so far.
-    clients : int
-        How many clients took part in every exchange of the last round.
-    rejected : Counter of str
-        How many updates were rejected so far, by reason.
-    counted : int
-        How many rounds changed the state; the others left it as it was.
-    """
+    def objectives(self, x: Update, indices: IndexArray | None = None) -> tuple[IndexArray, Array]:
+        """Return the indices of the clients that report their objective, and f_i(x) of each.
 
-    round: int
-    state: State
-    seconds: float = 0.0
-    bytes_up: int = 0
-    bytes_down: int = 0
-    clients: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
-    counted: int = 0
+        Asked are the clients of `indices`, or all of them.
+        """
 
-    def with_new_state(self, state: State, traffic: Traffic) -> Progress:
-        """Return the progress after one more round, which led to a new state."""
-        after = self.with_state_kept(traffic)
-        clients = int(np.count_nonzero(traffic.took_part))
-        return replace(after, state=state, clients=clients, counted=self.counted + 1)
+    def identity(self) -> dict[str, Any]:
+        """Return what tells these data from others, by name, for checkpoints."""
 
-    def with_state_kept(self, traffic: Traffic) -> Progress:
-        """Return the progress after one more round, in which nobody answered some exchange."""
-        return replace(
-            self,
-            round=self.round + 1,
-            bytes_up=self.bytes_up + traffic.bytes_up,
-            bytes_down=self.bytes_down + traffic.bytes_down,
-            clients=0,
-            rejected=self.rejected + traffic.rejected,
-        )
+    @property
+    def backend_record(self) -> BackendRecord | None:
+        """What computed the updates so far; None if clients choose for themselves."""
+        return None
 
+    @property
+    def local_data(self) -> Federation | None:
+        """The rows of all clients, if they are in this process.
 
-def check_cohort(cohort_size: int | None, n_clients: int) -> int:
-    """Return the cohort size L, all clients if it is None, or raise a ValueError."""
-    if cohort_size is None:
-        return n_clients
-    return check_integer("cohort_size", cohort_size, at_most=n_clients, why="the number of clients")
+        Only the advice at the end of a run reads them.
+        """
+        return None
 
+    @property
+    def masked_sum(self) -> Callable[..., Any] | None:
+        """How the transport adds up updates or objectives under masks; None if it has no such sum.
 
-def iterate(
-    method: Method,
-    transport: Transport,
-    progress: Progress,
-    streams: Streams,
-    cohort_size: int,
-    aggregator: Aggregator,
-) -> Iterator[Progress]:
-    """Yield the progress before the first round and after each round, indefinitely."""
-    n_clients = len(transport.weights)
-    while True:
-        yield progress
-        began = time.perf_counter()
-        cohort = aggregator.sampler.draw(streams, progress.round + 1, n_clients, cohort_size)
-        progress = run_round(method, transport, aggregator, streams, progress, cohort)
-        progress = replace(progress, seconds=progress.seconds + time.perf_counter() - began)
+        A secure sum of updates that arrive in the open is masked on the server's machine. The
+        parameters are those of `fgmp.flower.OverFlower.masked_sum`.
+        """
+        return None
 
-
-def run_round(
-    method: Method,
-    transport: Transport,
-    aggregator: Aggregator,
-    streams: Streams,
-    progress: Progress,
-    cohort: IndexArray,
-) -> Progress:
-    """Run all exchanges of one round.
-
-    If an exchange leaves no accepted update of positive weight, the state is as it was before.
-    """
-    state = progress.state
-    traffic = Traffic(took_part=np.ones(len(cohort), bool))
-    for exchange_index, exchange in enumerate(method.exchanges()):
-        message = exchange.message(state)
-        update_spec = exchange.update_spec(state)
-        call = Call(exchange, update_spec, exchange_index, progress.round + 1, streams)
-        # `collect` has the clients compute, by `transport.run_clients`, and returns what the server
-        # may see of their updates: by default everything.
-        updates = aggregator.privacy.collect(transport, call, message, cohort)
-        traffic.add(message, updates)
-
-        if updates.is_empty:
-            return progress.with_state_kept(traffic)  # rounds are atomic
-        aggregate = update_spec.from_row(aggregator(updates))
-        state = exchange.server_update(state, aggregate)
-    return progress.with_new_state(state, traffic)
+    @property
+    def absent_ids(self) -> Sequence[int]:
+        """The ids of clients of which it is known that they never answer."""
+        return ()

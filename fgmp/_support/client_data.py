@@ -6,17 +6,18 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from ._support.sparse_features import SparseFeatures
-from ._support.tables import (
+from .sparse_features import SparseFeatures
+from .tables import (
     column_of_numbers,
     concatenate_rows,
     read_table,
     refuse_missing_rows,
 )
-from ._support.validation import (
+from .validation import (
     as_array,
     check_array,
     check_sequence,
@@ -26,40 +27,17 @@ from ._support.validation import (
     precision_of,
     short_repr,
 )
-from .classification_losses import LogisticLoss, SoftmaxLoss
-from .count_losses import PoissonLoss
-from .losses import Loss, SquaredLoss, check_loss
-from .sparse_model import Array, IndexArray
 
 if TYPE_CHECKING:
     import narwhals as nw
+
+Array = NDArray[Any]
+IndexArray = NDArray[np.intp]
 
 # The values behind -1 and +1: numbers, text or booleans.
 Labels = tuple[Any, Any]
 
 _LABEL_TYPES = (str, bytes, int, float, np.bool_, np.number)
-# A larger label of the softmax loss is a mistake: a model has a column for each class.
-_MAX_CLASSES = 2**20
-
-
-class ClientData(NamedTuple):
-    """The data of all clients as a federation stores them.
-
-    Attributes
-    ----------
-    features : ndarray, SparseFeatures, or tuple of LinearOperator or SparseFeatures
-        The rows of all clients, one client after another, or a tuple with one part for each client.
-    targets : list of ndarray
-        One vector for each client, as the loss uses them.
-    loss : Loss
-    labels : tuple of two values, or None
-        The values behind the -1 and +1 of the logistic loss.
-    """
-
-    features: Any
-    targets: list[Array]
-    loss: Loss
-    labels: Labels | None
 
 
 class ClientTables(NamedTuple):
@@ -71,32 +49,33 @@ class ClientTables(NamedTuple):
     client_names: tuple[Any, ...]
 
 
-def validate_client_data(
-    As: Any, ys: Any, loss: str | Loss, labels: Sequence[Any] | None
-) -> ClientData:
-    """Check matrices and targets of all clients, and convert them.
+def stacked_features(As: Any, matrices: Sequence[Any], targets: Sequence[Array]) -> Any:
+    """Check the matrices of all clients, and return their rows, one client after another.
 
-    The parameters and errors are those of `Federation.from_arrays`.
+    Parameters
+    ----------
+    As : sequence, or ndarray of shape (n_clients, n_samples, n_features)
+        As `Federation.from_arrays` was given it. One array is not copied.
+    matrices : sequence
+        The same, one for each client.
+    targets : sequence of ndarray
+        Of which there has to be one for each row.
+
+    Returns
+    -------
+    ndarray, SparseFeatures, or tuple
+        A tuple has one part for each client, if features are streamed.
     """
-    matrices, targets = _check_sequences(As, ys)
-    targets, kept_labels = _encode_labels(loss, targets, labels)
-    targets = [check_array(f"ys[{i}]", y, ndim=1) for i, y in enumerate(targets)]
-    loss = _as_loss(loss, targets)
-
     block = _check_block(As)
     if block is not None:
-        matrices = list(block)
-        features = block.reshape(-1, block.shape[2])
-    else:
-        matrices = [_check_matrix(f"As[{i}]", A) for i, A in enumerate(matrices)]
-    _check_shapes(matrices, targets)
-    targets = [loss.check_targets(f"ys[{i}]", y) for i, y in enumerate(targets)]
-    if block is None:
-        features = concatenate_rows(matrices)
-    return ClientData(features, targets, loss, kept_labels)
+        _check_shapes(list(block), targets)
+        return block.reshape(-1, block.shape[2])
+    checked = [_check_matrix(f"As[{i}]", A) for i, A in enumerate(matrices)]
+    _check_shapes(checked, targets)
+    return concatenate_rows(checked)
 
 
-def _check_sequences(As: Any, ys: Any) -> tuple[list[Any], list[Any]]:
+def check_sequences(As: Any, ys: Any) -> tuple[list[Any], list[Any]]:
     """Return what came for each client as two lists of equal length, or raise a ValueError."""
     if sparse.issparse(As):
         raise ValueError(
@@ -188,64 +167,17 @@ def _check_shapes(matrices: Sequence[Any], targets: Sequence[Array]) -> None:
             )
 
 
-def _as_loss(loss: str | Loss, targets: Sequence[Array]) -> Loss:
-    """Return the loss of a name, as `Federation.from_arrays` has them, or a loss object.
-
-    The number of classes of ``"softmax"`` is one more than the largest label.
-    """
-    if not isinstance(loss, str):
-        checked: Loss = check_loss("loss", loss)
-        return checked
-    if loss == "squared":
-        return SquaredLoss()
-    if loss == "logistic":
-        return LogisticLoss()
-    if loss == "softmax":
-        return SoftmaxLoss(_count_classes(targets))
-    if loss == "poisson":
-        return PoissonLoss()
-    raise ValueError(
-        f"loss is {loss!r}; expected one of 'squared', 'logistic', 'softmax', 'poisson', or a loss "
-        "object"
-    )
-
-
-def _count_classes(targets: Sequence[Array]) -> int:
-    """Return one more than the largest label, and at least two."""
-    largest = max((float(y.max()) for y in targets if y.size), default=0.0)
-    if largest >= _MAX_CLASSES:
-        raise ValueError(f"ys hold a larger number; expected integers from 0 to {_MAX_CLASSES - 1}")
-    return max(int(largest) + 1, 2)
-
-
-def _takes_labels(loss: str | Loss) -> bool:
-    """Return whether the targets of a loss are two labels of any kind."""
-    if isinstance(loss, str):
-        return loss == "logistic"
-    return loss.is_binary
-
-
-def _encode_labels(
-    loss: str | Loss, ys: list[Any], labels: Sequence[Any] | None
-) -> tuple[list[Any], Labels | None]:
-    """Return targets of -1 and +1, and the labels behind these; losses without labels keep theirs.
+def encode_labels(ys: Sequence[Any], labels: Sequence[Any] | None) -> tuple[list[Any], Labels]:
+    """Return targets of -1 and +1, and the labels behind these.
 
     Parameters
     ----------
-    loss : str or Loss
-    ys : list of array_like
+    ys : sequence of array_like
     labels : sequence of two values, optional
         The label that becomes -1, and the one that becomes +1. By default the two that occur, in
         increasing order. If only one occurs, it has to be -1, 0, 1 or a boolean, of which the other
         label is known. A 1 alone is one of -1 and 1.
     """
-    if not _takes_labels(loss):
-        if labels is not None:
-            raise ValueError(
-                f"labels is {short_repr(labels)}; expected None, because the loss is {loss!r}, "
-                "no logistic one"
-            )
-        return ys, None
     targets = [_label_list(f"ys[{i}]", y) for i, y in enumerate(ys)]
     try:
         occurring = sorted(set().union(*targets))
@@ -322,11 +254,11 @@ def split_by_client(
     site: Hashable,
     target: Hashable,
     features: Sequence[Hashable] | None,
-    loss: str | Loss,
+    takes_labels: bool,
 ) -> ClientTables:
     """Split the rows of a table by client.
 
-    The parameters are those of `Federation.from_frame`.
+    The parameters are those of `Federation.from_frame`, and whether the targets are labels.
     """
     frame = read_table("df", df)
     if frame is None:
@@ -339,7 +271,7 @@ def split_by_client(
 
     client_names, codes = _clients_of_rows(site, _column(frame, site))
     A = np.column_stack([column_of_numbers(name, _column(frame, name)) for name in names])
-    y = _column_of_targets(target, _column(frame, target), loss)
+    y = _column_of_targets(target, _column(frame, target), takes_labels)
     rows_of_clients = [np.flatnonzero(codes == code) for code in range(len(client_names))]
     return ClientTables(
         matrices=[A[rows] for rows in rows_of_clients],
@@ -406,9 +338,9 @@ def _clients_of_rows(site: Hashable, column: nw.Series[Any]) -> tuple[Array, Ind
     return distinct(f"column {site!r}", values, "a site")
 
 
-def _column_of_targets(name: Hashable, column: nw.Series[Any], loss: str | Loss) -> Array:
+def _column_of_targets(name: Hashable, column: nw.Series[Any], takes_labels: bool) -> Array:
     """Return the targets: labels as they are, or numbers."""
-    if _takes_labels(loss):
+    if takes_labels:
         refuse_missing_rows(name, column, "a label")
         return np.asarray(column.to_numpy())
     return column_of_numbers(name, column)

@@ -4,10 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ._support.validation import check_kind, check_shape
-from .client import Client
-from .federation import Federation
-from .sparse_model import Array
+from .._support.validation import check_kind, check_shape
+from ..data import Client, Federation
+from ..sparse_model import Array
 
 
 def accuracy_on(federation: Federation) -> Callable[[Array], float]:

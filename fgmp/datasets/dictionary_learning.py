@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._support.linear_algebra import matching_pursuit, solve_semidefinite
-from ._support.validation import Seed, check_array, check_integer, check_seed
-from .matrix_dictionary import Dictionary
+from .._support.linear_algebra import matching_pursuit, solve_semidefinite
+from .._support.validation import Seed, check_array, check_integer, check_seed
+from ..dictionaries import Dictionary
 
 Matrix = NDArray[np.float64]
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ._support.warnings import suppress_advice
-from .datasets.downloads import DOWNLOADS, data_folder, fetch
-from .estimators.csv_tables import CsvTable, inert, is_number, read_csv
+from .._support.warnings import suppress_advice
+from ..datasets.downloads import DOWNLOADS, data_folder, fetch
+from ..estimators.csv_tables import CsvTable, inert, is_number, read_csv
 
 _PREDICT = """\
 Print predictions of MODEL for the rows of the CSV file TABLE.
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from . import __version__
+    from .. import __version__
 
     parser = argparse.ArgumentParser("fgmp", description="Federated Gradient Matching Pursuit.")
     parser.add_argument("--version", action="version", version=f"fgmp {__version__}")
@@ -129,7 +129,7 @@ def _predict(options: argparse.Namespace) -> None:
 
 def _read_model(path: Path) -> Any:
     """Return the estimator in a file, or raise a ValueError that says what the file has to be."""
-    from .estimators import model_from_json
+    from ..estimators import model_from_json
 
     try:
         return model_from_json(path.read_text(encoding="utf-8"))

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import joblib
 import numpy as np
 
-from ._support.validation import check_integer, check_kind, check_number, short_repr
-from ._support.warnings import warn_user
-from .recording import Best, Run
-from .rounds import Progress, State, Streams
+from .._support.validation import check_integer, check_kind, check_number, short_repr
+from .._support.warnings import warn_user
+from ..method import State, Streams
+from ..recording import Best, Progress, Run
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -40,7 +40,7 @@ _PAUSE = 60.0  # seconds between two checkpoints, by default
 
 # A checkpoint is one line, "fgmp checkpoint FORMAT SHA256", and a pickle, whose checksum this is.
 _NAME = "fgmp checkpoint"
-_FORMAT = 3
+_FORMAT = 4
 _HEAD_BYTES = len(f"{_NAME} {_FORMAT} {hashlib.sha256().hexdigest()}\n")
 
 
@@ -594,7 +594,7 @@ class Bar:
 
     def begin(self, run: Run) -> None:
         """Draw the bar."""
-        from ._support.optional import needs
+        from .._support.optional import needs
 
         with needs("fgmp.Bar", "tqdm"):
             from tqdm import tqdm

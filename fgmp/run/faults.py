@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._support.validation import check_integer, check_sequence, short_repr, validate_number_field
-from .rounds import Call, Message, Method, Streams
-from .sparse_model import Array, IndexArray
-from .transport import Transport
+from .._support.validation import check_integer, check_sequence, short_repr, validate_number_field
+from ..data import Federation
+from ..method import Call, Method, Streams, Transport
+from ..simulation import transport_to
+from ..sparse_model import Array, IndexArray
+from ..updates import Message
 
 BoolArray = NDArray[np.bool_]
 
@@ -130,7 +132,7 @@ class Faulty:
 
     Parameters
     ----------
-    transport : Federation or another transport
+    transport : Federation or Transport
     *faults : DropOut or Corrupted
 
     Examples
@@ -145,21 +147,21 @@ class Faulty:
     True
     """
 
-    def __init__(self, transport: Transport, *faults: DropOut) -> None:
+    def __init__(self, transport: Federation | Transport, *faults: DropOut) -> None:
         for fault in faults:
             if not isinstance(fault, DropOut):
                 raise ValueError(
                     f"faults has {short_repr(fault)}; "
                     "expected faults such as fgmp.DropOut(probability=0.1)"
                 )
-        self.transport = transport
+        self.transport = transport_to("transport", transport)
         self.faults = faults
 
     def __repr__(self) -> str:
         faults = "".join(f", {fault!r}" for fault in self.faults)
         return f"Faulty({self.transport!r}{faults})"
 
-    # `__getattr__` would answer with the table of the federation inside.
+    # `__getattr__` would answer with a table of the transport inside.
     _repr_html_ = None
 
     def __getattr__(self, name: str) -> Any:
@@ -197,23 +199,21 @@ class Faulty:
         return arrived
 
     @property
-    def never_there(self) -> list[int]:
+    def absent_ids(self) -> list[int]:
         """The ids of the clients that are dropped in every round."""
-        never: list[int] = []
+        never = list(self.transport.absent_ids)
         for fault in self.faults:
             if not isinstance(fault, Corrupted) and fault.probability == 1:
                 never.extend(fault.client_ids or ())
         return never
 
     @property
-    def masked(self) -> Callable[..., Any]:
-        """The masked sum of the inner transport, with faults in the uploads.
+    def masked_sum(self) -> Callable[..., Any] | None:
+        """The masked sum of the inner transport, with faults in the uploads; None without one."""
+        inner = self.transport.masked_sum
+        return None if inner is None else partial(self._masked_sum, inner)
 
-        An AttributeError if the inner transport has no masked sum.
-        """
-        return partial(self._masked, self.transport.masked)  # type: ignore[attr-defined]
-
-    def _masked(
+    def _masked_sum(
         self,
         masked: Callable[..., Any],
         call: Call | None,

@@ -34,7 +34,7 @@ _FREE_BITS = 11
 # The most corrections of a solution before the factor is said not to serve.
 _REFINEMENTS = 3
 
-# A line search, as in `fgmp.descent`: its most halvings, and the share of the decrease that the
+# A line search, as in `fgmp.solvers`: its most halvings, and the share of the decrease that the
 # slope promises which a step has to reach.
 _MOST_HALVINGS = 60
 _SUFFICIENT_DECREASE = 1e-4
@@ -82,7 +82,7 @@ def high_word(a: Any, b: Any) -> Any:
 def keyed_words(stream: RandomStream, client_id: int, start: int, count: int) -> Array:
     """Return `count` random words of a client, from word `start` on.
 
-    They are those of the generator `fgmp.rounds.Streams.of`, which keeps 53 bits of each word.
+    They are those of the generator `fgmp.method.Streams.of`, which keeps 53 bits of each word.
     """
     first_block = start // 4
     n_blocks = (start + count + 3) // 4 - first_block

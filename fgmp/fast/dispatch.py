@@ -16,8 +16,8 @@ matching pursuit, `Overall`, losses and solvers of a user, other methods. So doe
 system is nearly singular, or whose numbers are not finite. `Result.fallbacks` counts
 these updates by the reason.
 
-`fgmp` imports this module, and methods know nothing of it. Numba is imported, and a loop compiled,
-by the first run that a kernel serves.
+The first run that looks for a kernel imports this module, and methods know nothing of it. Numba is
+imported, and a loop compiled, by the first run that a kernel serves.
 """
 
 import math
@@ -32,22 +32,19 @@ from typing import Any
 import numpy as np
 
 from .._support.warnings import warn_user
-from ..baselines.dual_averaging import FedDualAvg
-from ..baselines.first_order import FedIterHT, FedMid, FirstOrder
-from ..classification_losses import LogisticLoss, SoftmaxLoss
-from ..descent import GradientDescent
-from ..dictionaries import StandardBasis
-from ..federation import Federation
+from ..backends import KernelUpdates, kernel
+from ..baselines import FedDualAvg, FedIterHT, FedMid, FirstOrder
+from ..data import Federation
+from ..dictionaries import Dictionary, StandardBasis
 from ..fedgradmp import FedGradMP
-from ..joint_selection import PerAtom
-from ..losses import SquaredLoss
-from ..matrix_dictionary import Dictionary
-from ..rounds import Call
-from ..selection import PerOutput
-from ..solvers import SGD, Exact, solver_for
+from ..losses import LogisticLoss, SoftmaxLoss, SquaredLoss
+from ..method import Call
+from ..selection import PerAtom, PerOutput
+from ..solvers import SGD, Exact, GradientDescent, solver_for
 from ..sparse_model import Array, IndexArray, SparseModel
 from .models import DenseModels, SparseModels
-from .registry import KernelUpdates, kernel
+
+Derived = dict[str, Array]  # what kernels keep until the end of a run, as in `BackendRecord`
 
 # The multiplications of a call below which one thread does it: to wake another takes as long.
 _FEW_MULTIPLICATIONS = 1e5
@@ -86,7 +83,12 @@ def solves_least_squares_in_orthonormal_atoms(method: FedGradMP, federation: Fed
     when=solves_least_squares_in_orthonormal_atoms,
 )
 def pursuit(
-    method: FedGradMP, federation: Federation, call: Call, x: SparseModel, cohort: IndexArray
+    method: FedGradMP,
+    federation: Federation,
+    derived: Derived,
+    call: Call,
+    x: SparseModel,
+    cohort: IndexArray,
 ) -> KernelUpdates | None:
     """Run the local iterations of FedGradMP at each client of a cohort."""
     n_atoms = x.shape[0]
@@ -146,7 +148,12 @@ def takes_steps_on_dense_rows(method: FedGradMP, federation: Federation) -> bool
     when=takes_steps_on_dense_rows,
 )
 def inexact_pursuit(
-    method: FedGradMP, federation: Federation, call: Call, x: SparseModel, cohort: IndexArray
+    method: FedGradMP,
+    federation: Federation,
+    derived: Derived,
+    call: Call,
+    x: SparseModel,
+    cohort: IndexArray,
 ) -> KernelUpdates | None:
     """Run the local iterations of FedGradMP with an inexact solver at each client of a cohort."""
     kernels = _load_kernels()
@@ -216,10 +223,15 @@ def thresholds_entries(method: FirstOrder, federation: Federation) -> bool:
     when=thresholds_entries,
 )
 def gradient_steps(
-    method: FirstOrder, federation: Federation, call: Call, w: Array, cohort: IndexArray
+    method: FirstOrder,
+    federation: Federation,
+    derived: Derived,
+    call: Call,
+    w: Array,
+    cohort: IndexArray,
 ) -> KernelUpdates | None:
     """Take the local steps of `FedAvg` and `FedHT` at each client of a cohort."""
-    return _descend(method, federation, call, w, cohort)
+    return _descend(method, federation, derived, call, w, cohort)
 
 
 @kernel(
@@ -229,11 +241,16 @@ def gradient_steps(
     when=thresholds_entries,
 )
 def hard_thresholded_steps(
-    method: FedIterHT, federation: Federation, call: Call, w: Array, cohort: IndexArray
+    method: FedIterHT,
+    federation: Federation,
+    derived: Derived,
+    call: Call,
+    w: Array,
+    cohort: IndexArray,
 ) -> KernelUpdates | None:
     """Take the local steps of `FedIterHT` at each client of a cohort."""
     sparsity = int(method.sparsity) if method.sparsity < len(w) else 0
-    return _descend(method, federation, call, w, cohort, sparsity=sparsity)
+    return _descend(method, federation, derived, call, w, cohort, sparsity=sparsity)
 
 
 @kernel(
@@ -243,11 +260,16 @@ def hard_thresholded_steps(
     when=thresholds_entries,
 )
 def soft_thresholded_steps(
-    method: FedMid, federation: Federation, call: Call, w: Array, cohort: IndexArray
+    method: FedMid,
+    federation: Federation,
+    derived: Derived,
+    call: Call,
+    w: Array,
+    cohort: IndexArray,
 ) -> KernelUpdates | None:
     """Take the local steps of `FedMid` at each client of a cohort."""
     after = method.learning_rate * method.l1_weight
-    return _descend(method, federation, call, w, cohort, after=after)
+    return _descend(method, federation, derived, call, w, cohort, after=after)
 
 
 @kernel(
@@ -259,18 +281,20 @@ def soft_thresholded_steps(
 def dual_steps(
     method: FedDualAvg,
     federation: Federation,
+    derived: Derived,
     call: Call,
     message: tuple[Array, int],
     cohort: IndexArray,
 ) -> KernelUpdates | None:
     """Take the local steps of `FedDualAvg` at each client of a cohort."""
     z, rounds = message
-    return _descend(method, federation, call, z, cohort, before=method.thresholds(rounds))
+    return _descend(method, federation, derived, call, z, cohort, before=method.thresholds(rounds))
 
 
 def _descend(
     method: FirstOrder,
     federation: Federation,
+    derived: Derived,
     call: Call,
     start: Array,
     cohort: IndexArray,
@@ -289,7 +313,7 @@ def _descend(
     thresholds[:, 1] = after
     row_products = np.empty((0, 0), start.dtype)
     if sparsity == 0 and not thresholds.any() and start.ndim > 1:
-        row_products = _row_products(federation, method)
+        row_products = _row_products(federation, derived, method)
 
     # The model that was sent to each client, a row for each output.
     models = np.repeat(start.reshape(1, len(start), -1).transpose(0, 2, 1), len(cohort), axis=0)
@@ -309,7 +333,7 @@ def _descend(
     return KernelUpdates(DenseModels(values))
 
 
-def _row_products(federation: Federation, method: FirstOrder) -> Array:
+def _row_products(federation: Federation, derived: Derived, method: FirstOrder) -> Array:
     """Return A_i A_i' of all clients, shape (M, most rows), or (0, 0) if that saves no work.
 
     They are computed once for a run. With several outputs all of them share the products.
@@ -320,7 +344,6 @@ def _row_products(federation: Federation, method: FirstOrder) -> Array:
     if most_rows * (seen + 2 * n_features) > seen * n_features:
         return np.empty((0, 0), federation.dtype)
 
-    derived = federation.backend_record.derived
     if "row_products" not in derived:
         parts = []
         for begin, end in pairwise(federation.offsets):

@@ -1,39 +1,223 @@
-"""Federations: the rows of all clients in one table, for runs in one process.
+"""Data: who holds which rows, the objective f_i of each client, its gradients and minibatches.
 
-A `Federation` is the problem min over x of f(x) = sum_i p_i f_i(x) over sparse models x (paper,
-Section II). It validates data as people have them, and in a simulation it is the transport that
-passes messages to its clients (see `fgmp.rounds`).
+Client i holds the rows D_i: a matrix A_i with one row d_j for each sample and one column for each
+feature, and the targets y_j. Its objective is f_i(x) = w sum_j l(d_j' x, y_j) with a loss l (see
+`fgmp.losses`) and the weight w of a row, 1/|D_i| unless the loss is a sum. Federated learning
+minimises f(x) = sum_i p_i f_i(x) over sparse models x, without moving the rows (paper, Section II).
+
+`Client` is one of them, `Federation` holds the rows of all of them in one table, and `ProblemInfo`
+is what a server may know of them without their data.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
-from copy import copy
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import joblib
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from ._compiled.registry import BackendRecord, compute_updates
+from ._support.client_data import (
+    check_sequences,
+    encode_labels,
+    split_by_client,
+    stacked_features,
+)
 from ._support.displays import html_facts
+from ._support.tables import concatenate_rows, normalized_weights
 from ._support.validation import (
     as_array,
+    check_array,
     check_kind,
     check_shape,
     precision_of,
     short_repr,
 )
-from .client import Client, Features, ProblemInfo, predict
-from .losses import Loss
-from .sparse_model import Array, IndexArray, SparseModel
+from .losses import Loss, loss_of, takes_labels
+from .sparse_model import Array, IndexArray, SparseModel, dense
 
 # Indices of coefficients travel as 32-bit integers.
 _MOST_COEFFICIENTS = 2**31 - 1
+
+# Rows of features: an ndarray, a `SparseFeatures` (fgmp._support.sparse_features), whose member
+# `stored` is a SciPy matrix of the nonzeros, or SciPy's LinearOperator, of which only products are
+# known, here called streamed. All have `shape`, `dtype` and products with arrays from both sides.
+# An ndarray and `SparseFeatures` also have ``take(indices, axis)``, some rows or some columns. A
+# federation of streamed features holds a tuple of them, one for each client.
+Features = Any
+
+
+@dataclass(frozen=True, eq=False)
+class Client:
+    """One client: its rows, and the objective f_i(x) = w sum_j l(d_j' x, y_j).
+
+    Attributes
+    ----------
+    features : ndarray, SparseFeatures or LinearOperator, shape (n_samples, n_features)
+        A_i, a slice of the federation's table. For a run with a dictionary Psi (see `sparse_model`)
+        `fgmp.LocalClients` replaces it by A_i Psi.
+    targets : ndarray, shape (n_samples,)
+        y_i, as the loss uses them.
+    loss : Loss
+    client_id : int
+        Identifies the client. Its random draws depend on the seed, the round and this id (and on
+        which exchange of the round it is, if a method has several), and on no other client.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> client = fgmp.Client(np.diag([1.0, 2.0]), np.array([1.0, 4.0]), fgmp.SquaredLoss())
+    >>> x = np.ones(2)
+    >>> client.predictions(x).tolist(), client.objective(x), client.gradient(x).tolist()
+    ([1.0, 2.0], 1.0, [0.0, -2.0])
+    """
+
+    features: Features
+    targets: Array
+    loss: Loss
+    client_id: int = 0
+
+    def __repr__(self) -> str:
+        rows = f"{self.n_samples} rows of {self.n_features} features"
+        return f"Client(id {self.client_id}, {rows}, {self.loss!r})"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64: of the features, and of models."""
+        dtype: np.dtype[Any] = self.features.dtype
+        return dtype
+
+    @property
+    def n_samples(self) -> int:
+        """|D_i|, the number of rows."""
+        return int(self.features.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of A_i."""
+        return int(self.features.shape[1])
+
+    @property
+    def model_shape(self) -> tuple[int, ...]:
+        """Shape of a model x."""
+        return self.loss.model_shape(self.n_features)
+
+    @cached_property
+    def n_outputs(self) -> int:
+        """Number of columns of a model: 1 if it is a vector."""
+        return math.prod(self.model_shape[1:])
+
+    def columns(self, atoms: IndexArray) -> Array:
+        """Return the columns of A_i of some atoms, by index, dense, shape (n_samples, k)."""
+        columns: Array = self.features.take(atoms, axis=1)
+        return columns
+
+    def predictions(self, x: Array | SparseModel) -> Array:
+        """Return A_i x."""
+        return predict(self.features, x)
+
+    def objective(self, x: Array | SparseModel) -> float:
+        """Return f_i(x)."""
+        total = self.loss.values(self.predictions(x), self.targets).sum()
+        return float(total * self.loss.row_weight(self.n_samples))
+
+    def gradient(self, x: Array | SparseModel, rows: IndexArray | None = None) -> Array:
+        """Return the gradient w A_i^T l'(A_i x, y_i) of f_i at x.
+
+        With `rows`, return the gradient of g_{i,j}, the same mean over the rows of minibatch j. (If
+        the loss is a sum, it is the sum over these rows: on average b/|D_i| of the gradient of
+        f_i.)
+        """
+        if rows is None:
+            A = self.features
+            y = self.targets
+        else:
+            A = self.features.take(rows, axis=0)
+            y = self.targets[rows]
+        derivative = self.loss.derivative(predict(A, x), y) * self.loss.row_weight(len(y))
+        # Transposed twice, so that each output has a contiguous column.
+        gradient: Array = (derivative.T @ A).T
+        return gradient
+
+    def minibatches(
+        self, rng: np.random.Generator, batch_size: int | None, count: int
+    ) -> Iterator[IndexArray | None]:
+        """Return minibatches of rows, each drawn without replacement.
+
+        All subsets of `batch_size` rows are equally likely, as in the paper, in which a client has
+        M = binomial(|D_i|, b) minibatches.
+
+        Parameters
+        ----------
+        rng : Generator
+        batch_size : int or None
+            b. If it is None or at least the number of rows, a minibatch is None: all rows.
+        count : int
+            The number of minibatches.
+        """
+        if batch_size is None or batch_size >= self.n_samples:
+            return iter([None] * int(count))
+        # All are drawn now: a solver draws from the same generator, which must not shift them. The
+        # rows with the b smallest of |D_i| random numbers are a uniformly random subset. The
+        # numbers of one minibatch are dropped before the next: a client may have millions of rows.
+        batches = []
+        for _ in range(count):
+            keys = rng.random(self.n_samples)
+            batches.append(keys.argpartition(batch_size - 1)[:batch_size].copy())
+        return iter(batches)
+
+
+@dataclass(frozen=True, eq=False)
+class ProblemInfo:
+    """What a server may know of the clients without their data.
+
+    A method checks its parameters against it.
+
+    Attributes
+    ----------
+    n_features : int
+        Number of coefficients for each output: n, the columns of the data, or the number d of atoms
+        if the method has a dictionary, because the features are then A_i Psi.
+    loss : Loss
+    rows : sequence of int
+        |D_i|, the number of rows of each client.
+    client_ids : sequence of int
+        The ids of the clients.
+    weights : ndarray, shape (n_clients,)
+        The p_i, which sum to one: by default |D_i| over the number of all rows.
+    dtype : dtype, default float64
+        Of models.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> As = [np.ones((3, 2)), np.ones((5, 2))]
+    >>> info = fgmp.Federation.from_arrays(As, [np.ones(3), np.ones(5)]).info
+    >>> info.rows, info.weights.tolist(), info.model_shape
+    ((3, 5), [0.375, 0.625], (2,))
+    """
+
+    n_features: int
+    loss: Loss
+    rows: Sequence[int]
+    client_ids: Sequence[int]
+    weights: Array
+    dtype: np.dtype[Any] = np.dtype(np.float64)
+
+    def __repr__(self) -> str:
+        clients = f"{len(self.client_ids)} clients"
+        return f"ProblemInfo({clients}, {self.n_features} features, {self.loss!r}, {self.dtype})"
+
+    @property
+    def model_shape(self) -> tuple[int, ...]:
+        """Shape of a model."""
+        return self.loss.model_shape(self.n_features)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,8 +225,7 @@ class Federation:
     """Clients and their weights p_i: the problem min over x of f(x) = sum_i p_i f_i(x).
 
     `from_arrays` and `from_frame` validate data and make a federation of them, and `from_clients`
-    makes one of clients. In a simulation the federation itself passes messages to its clients: what
-    does that is called the transport (`fgmp.Transport`).
+    makes one of clients. It holds data and nothing else: `fgmp.LocalClients` runs a method on it.
 
     Attributes
     ----------
@@ -102,8 +285,7 @@ class Federation:
         }
         return html_facts("Federation", facts)
 
-    # Constructors. The conversion of data is imported where it is used: it is long, and nothing in
-    # a run depends on it.
+    # Constructors.
 
     @classmethod
     def from_arrays(
@@ -150,9 +332,19 @@ class Federation:
         >>> federation.n_clients, federation.model_shape, federation.weights.round(3).tolist()
         (2, (2,), [0.667, 0.333])
         """
-        from .client_data import validate_client_data
-
-        features, targets, loss, labels_of_signs = validate_client_data(As, ys, loss, labels)
+        matrices, targets = check_sequences(As, ys)
+        labels_of_signs = None
+        if takes_labels(loss):
+            targets, labels_of_signs = encode_labels(targets, labels)
+        elif labels is not None:
+            raise ValueError(
+                f"labels is {short_repr(labels)}; expected None, because the loss is {loss!r}, "
+                "no logistic one"
+            )
+        targets = [check_array(f"ys[{i}]", y, ndim=1) for i, y in enumerate(targets)]
+        loss = loss_of(loss, targets)
+        features = stacked_features(As, matrices, targets)
+        targets = [loss.check_targets(f"ys[{i}]", y) for i, y in enumerate(targets)]
         federation = cls._of_rows(features, targets, loss, weights)
         if truth is not None:
             truth = check_shape("truth", truth, federation.model_shape)
@@ -191,9 +383,9 @@ class Federation:
             If `df` is not a table, or if a column, which is named, is missing or has missing or
             invalid values.
         """
-        from .client_data import split_by_client
-
-        As, ys, feature_names, client_names = split_by_client(df, site, target, features, loss)
+        As, ys, feature_names, client_names = split_by_client(
+            df, site, target, features, takes_labels(loss)
+        )
         federation = cls.from_arrays(As, ys, loss, weights)
         return replace(federation, feature_names=feature_names, client_names=client_names)
 
@@ -212,8 +404,6 @@ class Federation:
         **others
             Further attributes of the federation, such as `truth`.
         """
-        from ._support.tables import concatenate_rows, normalized_weights
-
         client_ids = np.array([client.client_id for client in clients])
         if not len(client_ids) or len(np.unique(client_ids)) < len(client_ids):
             raise ValueError(
@@ -243,8 +433,6 @@ class Federation:
         cls, features: Features, targets: list[Array], loss: Loss, weights: ArrayLike | None
     ) -> Federation:
         """Return the federation of a table of all rows, and the targets of each client."""
-        from ._support.tables import normalized_weights
-
         rows = np.array([len(y) for y in targets])
         p = normalized_weights(rows if weights is None else weights, len(rows))
         federation = cls(
@@ -371,8 +559,19 @@ class Federation:
         if x.shape != self.model_shape:
             raise ValueError(f"x has shape {x.shape}; expected {self.model_shape}")
         with np.errstate(over="ignore", invalid="ignore"):
-            _, values = self.objectives(x)
-            return float(self.weights @ values)
+            return float(self.weights @ self.client_objectives(x))
+
+    def client_objectives(self, x: Array | SparseModel, indices: IndexArray | None = None) -> Array:
+        """Return f_i(x) of the clients with some indices, or of all of them."""
+        is_part = indices is not None and len(indices) < self.n_clients
+        if is_part or self.loss.ties_rows:
+            chosen = np.arange(self.n_clients) if indices is None else indices
+            return np.array([self.clients[index].objective(x) for index in chosen])
+
+        # In one product, which is faster than one for each client.
+        values = self.loss.values(predict(self.features, x), self.targets)
+        objectives: Array = np.add.reduceat(values, self.offsets[:-1]) * self._row_weights
+        return objectives
 
     def pooled(self) -> Federation:
         """Return one client that holds all rows and has the objective f.
@@ -419,70 +618,6 @@ class Federation:
             feature_names=self.feature_names,
         )
 
-    # What a run asks of its transport (`fgmp.transport.Transport`).
-
-    def prepare(self, method: Any) -> Federation:
-        """Return the federation in the coordinates of a method, with the features A_i Psi.
-
-        It is made for one run, and has a new `backend_record`.
-        """
-        features = method.dictionary.products(self.features)
-        if features is not self.features:
-            return replace(self, features=features)
-
-        prepared = copy(self)  # with the views of the clients, if they were made before
-        prepared.__dict__.pop("backend_record", None)
-        return prepared
-
-    @cached_property
-    def backend_record(self) -> BackendRecord:
-        """What computed the updates of the run that this federation was prepared for.
-
-        It also keeps what kernels derive from the rows, which the user may change after the run.
-        """
-        return BackendRecord()
-
-    def run_clients(self, call: Any, message: Any, cohort: IndexArray) -> Sequence[Any]:
-        """Return the update of each client of a cohort, in the order of the cohort.
-
-        The kernel of the method computes all of them, if there is one and the backend is
-        "compiled"; otherwise `Call.update_of` computes one after the other.
-        """
-        if not len(cohort):  # all of it may have dropped out
-            return []
-        return compute_updates(self, call, message, cohort)
-
-    def objectives(
-        self, x: Array | SparseModel, indices: IndexArray | None = None
-    ) -> tuple[IndexArray, Array]:
-        """Return the indices of the clients that report, and f_i(x) of each.
-
-        All clients in `indices` report, or all clients if it is None.
-        """
-        is_part = indices is not None and len(indices) < self.n_clients
-        if is_part or self.loss.ties_rows:
-            asked = np.arange(self.n_clients) if indices is None else indices
-            return asked, np.array([self.clients[index].objective(x) for index in asked])
-
-        # In one product, which is faster than one for each client.
-        values = self.loss.values(predict(self.features, x), self.targets)
-        sums = np.add.reduceat(values, self.offsets[:-1])
-        if indices is None:
-            indices = np.arange(self.n_clients)
-        return indices, sums * self._row_weights
-
-    def identity(self) -> dict[str, Any]:
-        """Return hashes of the data, by name: a checkpoint resumes with the same data only."""
-        parts = self.features if isinstance(self.features, tuple) else (self.features,)
-        table = joblib.hash(([_numbers_of(part) for part in parts], self.offsets))
-        return {
-            "data": (table, joblib.hash(self.targets)),
-            "truth": joblib.hash(self.truth),
-            "loss": self.loss,
-            "client_ids": joblib.hash(self.client_ids),
-            "weights": joblib.hash(self.weights),
-        }
-
 
 def check_federation(name: str, federation: object) -> Federation:
     """Return a federation, or raise a ValueError for any other value."""
@@ -518,11 +653,34 @@ def _storage_of(features: Features) -> str:
     return "dense" if isinstance(features, np.ndarray) else "sparse"
 
 
-def _numbers_of(features: Features) -> Any:
-    """Return the arrays that define features, or the shape of those that are streamed."""
+def predict(features: Features, x: Array | SparseModel) -> Array:
+    """Return A x. A sparse model needs its own columns only, unless all take no more time."""
+    if isinstance(features, tuple):
+        return np.concatenate([predict(part, x) for part in features])
+
+    if isinstance(x, SparseModel):
+        atoms = x.used_atoms
+        if _is_faster_by_columns(features, len(atoms)):
+            coefficients = x.values if len(x.shape) == 1 else x.dense()[atoms]
+            # Slices of an ndarray wait less for memory than `take`, which sparse features have.
+            is_dense = isinstance(features, np.ndarray)
+            columns = features[:, atoms] if is_dense else features.take(atoms, axis=1)
+            return _product(columns, coefficients)
+    return _product(features, dense(x))
+
+
+def _is_faster_by_columns(features: Features, n_columns: int) -> bool:
+    """Return whether to copy some columns and multiply them takes less than to multiply all."""
+    n_rows, n_features = features.shape
     if isinstance(features, np.ndarray):
-        return features
+        return bool(4 * n_columns <= n_features)
     if isinstance(features, LinearOperator):
-        return features.shape
-    S = features.stored
-    return S.shape, S.data, S.indices, S.indptr, features.left, features.centre
+        return False
+    return bool(n_rows * n_columns <= features.stored.nnz)
+
+
+def _product(features: Features, x: Array) -> Array:
+    """Return A x; if x is a matrix, with one contiguous column for each output."""
+    is_dense = isinstance(features, np.ndarray)
+    product: Array = (x.T @ features.T).T if is_dense and x.ndim > 1 else features @ x
+    return product

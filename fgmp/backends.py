@@ -1,8 +1,10 @@
-"""The registry of compiled kernels, and the choice between them and the reference implementation.
+"""The choice between a method's own code, which is the reference, and compiled kernels.
 
 A method is written once, to be read: its `client_update` is the reference implementation. A kernel
 computes the same for a whole cohort in one compiled call, and registers for the functions that it
-stands for. A class that overrides one of them has another function, and so finds no kernel.
+stands for. A class that overrides one of them has another function, and so finds no kernel. The
+package knows its kernels by the name of their module alone, which is imported when the first run
+looks for one.
 """
 
 from __future__ import annotations
@@ -12,15 +14,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from .._support.validation import check_option
-
-if TYPE_CHECKING:
-    from ..federation import Federation
-    from ..rounds import Call, Exchange, Message
-    from ..sparse_model import Array, IndexArray
+from ._support.validation import check_option
+from .data import Federation
+from .sparse_model import Array
 
 # Importing Numba takes half a second, so that is left to the first run that needs it.
 _HAS_NUMBA = find_spec("numba") is not None
@@ -110,8 +110,9 @@ class Kernel(NamedTuple):
 
     Attributes
     ----------
-    compute : (method, federation, call, message, cohort) -> KernelUpdates, or None
-        None if Numba cannot compile it. Nothing has been computed then.
+    compute : (method, federation, derived, call, message, cohort) -> KernelUpdates, or None
+        `derived` is that of the `BackendRecord`. None if Numba cannot compile it. Nothing has been
+        computed then.
     steps : mapping of str to function
         What the class of a method must have under these names: the functions that `client_update`
         calls, as the kernel was written for them.
@@ -121,14 +122,18 @@ class Kernel(NamedTuple):
         Whether the kernel stands for a method of these functions, with its options, on these data.
     """
 
-    compute: Callable[[Any, Federation, Call, Message, IndexArray], KernelUpdates | None]
+    compute: Callable[..., KernelUpdates | None]
     steps: Mapping[str, Any]
     losses: tuple[type, ...]
     when: Callable[[Any, Federation], bool]
 
 
-# By the function `client_update` of an exchange. Filled while `fgmp` is imported, then constant.
+# By the function `client_update` of an exchange. Kernels enter themselves (`kernel`) while their
+# module is imported; then it is constant.
 _KERNELS: dict[Any, list[Kernel]] = {}
+
+# The module with the kernels of this package. Modules import methods, and no method imports them.
+_MODULE_OF_KERNELS = "fgmp.fast.dispatch"
 
 
 def kernel(
@@ -148,14 +153,15 @@ def kernel(
     return register
 
 
-def find_kernel(exchange: Exchange, federation: Federation) -> Kernel | str:
-    """Return the kernel for an exchange on some data, or the reason why there is none."""
+def find_kernel(client_update: Any, federation: Federation) -> Kernel | str:
+    """Return the kernel for the client's part of an exchange, or the reason why there is none."""
     if _chosen_backend.get() == "reference":
         return "reference backend chosen"
 
+    import_module(_MODULE_OF_KERNELS)
     # A function of a module, or a lambda, is no method's.
-    method = getattr(exchange.client_update, "__self__", None)
-    function = getattr(exchange.client_update, "__func__", None)
+    method = getattr(client_update, "__self__", None)
+    function = getattr(client_update, "__func__", None)
     entries = _KERNELS.get(function, [])
     if not entries:
         return "no kernel for this method"
@@ -176,45 +182,3 @@ def find_kernel(exchange: Exchange, federation: Federation) -> Kernel | str:
 
 def _has_steps(method_class: type, steps: Mapping[str, Any]) -> bool:
     return all(getattr(method_class, name, None) is step for name, step in steps.items())
-
-
-def compute_updates(
-    federation: Federation, call: Call, message: Message, cohort: IndexArray
-) -> Sequence[Any]:
-    """Return the update of each client of a cohort, in its order, and record what computed it.
-
-    Clients without a kernel, and those that a kernel has not solved, run the reference
-    implementation.
-    """
-    record = federation.backend_record
-    found = find_kernel(call.exchange, federation)
-    if isinstance(found, Kernel):
-        method = call.exchange.client_update.__self__  # type: ignore[attr-defined]
-        computed = found.compute(method, federation, call, message, cohort)
-        if computed is not None:
-            return _completed(computed, federation, call, message, cohort)
-        found = "numba does not work"
-
-    record.fallbacks[found] += len(cohort)
-    return [call.update_of(federation.clients[i], message) for i in cohort]
-
-
-def _completed(
-    computed: KernelUpdates,
-    federation: Federation,
-    call: Call,
-    message: Message,
-    cohort: IndexArray,
-) -> Sequence[Any]:
-    """Return the updates of a kernel, with those that it has not solved from the reference."""
-    record = federation.backend_record
-    record.compiled += len(cohort) - len(computed.unsolved)
-    if not len(computed.unsolved):
-        return computed.updates
-
-    record.fallbacks["nearly singular or not finite"] += len(computed.unsolved)
-    updates = list(computed.updates)
-    for position in computed.unsolved:
-        client = federation.clients[cohort[position]]
-        updates[position] = call.update_of(client, message)
-    return updates

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..aggregation import Entries, Updates, UpdateSpec, bytes_up_of
 from ..sparse_model import Array, IndexArray, SparseModel
-from ..update_validation import RejectReason
+from ..updates import Entries, RejectReason, StackedUpdates, Updates, UpdateSpec, bytes_up_of
 
 
 @dataclass(frozen=True, eq=False)
-class SparseModels(Sequence[SparseModel]):
+class SparseModels(StackedUpdates):
     """The models of several clients: a sequence of `SparseModel` whose numbers lie in two arrays.
 
     Parameters
@@ -56,7 +54,7 @@ class SparseModels(Sequence[SparseModel]):
 
 
 @dataclass(frozen=True, eq=False)
-class DenseModels(Sequence[Array]):
+class DenseModels(StackedUpdates):
     """The dense models of several clients: a sequence of arrays that lie in one.
 
     Parameters

@@ -9,8 +9,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 
-from ._compiled.registry import backend, current_backend
-from ._support.validation import (
+from .._support.validation import (
     Seed,
     check_integer,
     check_kind,
@@ -18,12 +17,13 @@ from ._support.validation import (
     check_sequence,
     short_repr,
 )
-from ._support.warnings import warn_user
-from .federation import Federation, check_federation
-from .recording import Run, check_callbacks
-from .rounds import Method
-from .simulation import simulate_part
-from .sparse_model import Array
+from .._support.warnings import warn_user
+from ..backends import backend, current_backend
+from ..data import Federation, check_federation
+from ..method import Method
+from ..recording import Run, check_callbacks
+from ..simulation import simulate_part
+from ..sparse_model import Array
 
 Parameters = dict[str, Any]  # the values that a grid has for each name are of any type
 Table = dict[str, Array]  # a history: a column for each name

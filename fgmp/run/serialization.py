@@ -10,18 +10,27 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from ._support.validation import short_repr
-from .aggregation import Message
-from .dictionaries import StandardBasis
-from .matrix_dictionary import Dictionary
-from .sparse_model import Array, IndexArray, SparseModel
+from .._support.validation import short_repr
+from ..dictionaries import Dictionary, StandardBasis
+from ..sparse_model import Array, IndexArray, SparseModel
+from ..updates import Message
 
 # The name of the flat indices of a dense array: this prefix and the shape, as in "at 30x4".
 _INDEX_PREFIX = "at "
+
+# Modules in folders with methods, or with parts of a run: imported when a text names one of them.
+_MODULES_OF_METHODS = (
+    "fgmp.shared_support.method",
+    "fgmp.shared_support.newton",
+    "fgmp.shared_support.sketches",
+    "fgmp.privacy.noise",
+    "fgmp.privacy.secure_sums",
+)
 
 
 def to_wire(message: Message) -> dict[str, Array]:
@@ -161,7 +170,7 @@ def to_json(thing: Any, kinds: Iterable[type] = ()) -> tuple[str, dict[str, Arra
     Examples
     --------
     >>> import fgmp
-    >>> from fgmp.serialization import from_json, to_json
+    >>> from fgmp.run.serialization import from_json, to_json
     >>> text, arrays = to_json(fgmp.FedGradMP(sparsity=4, batch_size=20))
     >>> again = from_json(text, arrays)
     >>> type(again).__name__, again.sparsity, again.batch_size
@@ -259,10 +268,13 @@ def _find_class(name: str, kinds: tuple[type, ...]) -> type | None:
     """Return the class of a name, or None if no method may be made of it.
 
     The name is "module:Class" for a class of this package, and "Class" for one of `kinds`. Nothing
-    is imported, so that a text runs no code: a machine that has an object of a class has loaded
-    the module of the class.
+    is imported that a text names, so that it runs no code, but for the modules of this package that
+    have methods and their parts. A machine that has an object of another class has loaded its
+    module.
     """
     module_name, _, class_name = name.partition(":")
+    if module_name in _MODULES_OF_METHODS:
+        import_module(module_name)
     module = sys.modules.get(module_name)
     if module_name.startswith("fgmp.") and module is not None:
         kind = vars(module).get(class_name)

@@ -1,0 +1,437 @@
+"""Baselines: federated first-order methods to compare with.
+
+They are dense, hard-thresholded or soft-thresholded; dual averaging, plain and fast, sums up
+gradients, and thresholds where it takes one.
+
+In all of them k = 0, ..., K-1 counts the local steps, g is the gradient of a minibatch, S(v, t) is
+soft thresholding, H_tau keeps the tau largest entries, and eta_c and eta_s are the learning rates
+of client and server.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from ._support.validation import validate_integer_field, validate_number_field
+from ._support.warnings import warn_of_small_batches
+from .data import Client, ProblemInfo
+from .dictionaries import Atoms, StandardBasis, check_dictionary
+from .method import Exchange, Method
+from .selection import PER_OUTPUT, Selection, check_selection
+from .sparse_model import Array
+from .updates import UpdateSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstOrder(Method):
+    """Take K gradient steps at the clients, and a step along the mean of what they moved.
+
+    This is what the baselines share. A subclass overrides a threshold, at the clients or at the
+    server.
+
+    Parameters
+    ----------
+    learning_rate : float
+        eta_c, the client's step size: above 0.
+    server_learning_rate : float, default 1.0
+        eta_s: above 0; 1 is plain averaging.
+    local_iterations : int, default 1
+        K, the steps of a client in one round.
+    batch_size, dictionary
+        As in `FedGradMP`.
+    selection : Selection
+        What a threshold acts on, and the atoms that none touches, as the intercept: `PerOutput` by
+        default.
+    """
+
+    learning_rate: float
+    local_iterations: int = 1
+    batch_size: int | None = None
+    server_learning_rate: float = 1.0
+    dictionary: Atoms = field(default_factory=StandardBasis)
+    selection: Selection = PER_OUTPUT
+
+    def __post_init__(self) -> None:
+        validate_number_field(self, "learning_rate", above=0)
+        validate_number_field(self, "server_learning_rate", above=0)
+        validate_integer_field(self, "local_iterations")
+        validate_integer_field(self, "batch_size", optional=True)
+        check_dictionary(self.dictionary)
+        check_selection(self.selection)
+
+    def check(self, info: ProblemInfo) -> None:
+        """Raise a ValueError if the parameters do not fit a problem of that info."""
+        self.selection.check(getattr(self, "sparsity", None), info.model_shape)
+        warn_of_small_batches(self.batch_size, info.rows)
+
+    def start(self, info: ProblemInfo) -> Array:
+        """Return w = 0."""
+        return np.zeros(info.model_shape, info.dtype)
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Return the one exchange of a round: w goes out, and comes back after K steps."""
+        exchange = Exchange(lambda w: w, self.client_update, self.server_update, self.update_spec)
+        return (exchange,)
+
+    def update_spec(self, w: Array) -> UpdateSpec:
+        """Return what an update looks like: a dense model near w."""
+        return UpdateSpec(w.shape, w.dtype, near=w)
+
+    def client_update(self, client: Client, w: Array, rng: np.random.Generator) -> Array:
+        """Take K steps w <- thresholded(w - eta_c g)."""
+        eta_c = float(self.learning_rate)  # a number of NumPy would turn float32 into float64
+        for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
+            w = self.thresholded(w - eta_c * client.gradient(w, rows))
+        return w
+
+    def server_update(self, w: Array, mean: Array) -> Array:
+        """Return w + eta_s (mean - w) after the server's threshold."""
+        eta_s = float(self.server_learning_rate)
+        return self.thresholded_by_server(w + eta_s * (mean - w))
+
+    def thresholded(self, w: Array) -> Array:
+        """Return w as it is: no threshold after a client's step."""
+        return w
+
+    def thresholded_by_server(self, w: Array) -> Array:
+        """Return w as it is: no threshold at the server."""
+        return w
+
+    def thresholds(self, rounds: int) -> list[float]:
+        """Return the K thresholds before each local step, after `rounds` rounds: all are zero."""
+        return [0.0] * self.local_iterations
+
+    @property
+    def length(self) -> float:
+        """eta_s eta_c K, the length of one round."""
+        return float(self.server_learning_rate * self.learning_rate * self.local_iterations)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedAvg(FirstOrder):
+    """Run federated averaging: gradient steps at the clients, and their mean at the server.
+
+    The client takes w <- w - eta_c g, and the server w <- w + eta_s (mean - w).
+
+    Parameters as in `FirstOrder`.
+
+    References
+    ----------
+    B. McMahan et al., Communication-efficient learning of deep networks from decentralized data,
+    AISTATS 2017. With a server learning rate: S. Reddi et al., Adaptive federated optimization,
+    ICLR 2021.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=20, sparsity=4, rng=0)
+    >>> method = fgmp.FedAvg(learning_rate=0.01, local_iterations=5)
+    >>> result = fgmp.simulate(method, federation, rounds=20, rng=0)
+    >>> bool(result.history["objective"][-1] < result.history["objective"][0]), len(result.support)
+    (True, 20)
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedHT(FirstOrder):
+    """Run federated hard thresholding: gradient steps at the clients, H_tau at the server.
+
+    Parameters as in `FirstOrder`, and `sparsity`, which is tau. What counts as one of the tau is up
+    to `selection`.
+
+    References
+    ----------
+    Q. Tong et al., Federated optimization of l0-norm regularized sparse learning,
+    Algorithms 15(9) 319, 2022.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=20, sparsity=4, rng=0)
+    >>> method = fgmp.FedHT(sparsity=4, learning_rate=0.01)
+    >>> result = fgmp.simulate(method, federation, rounds=20, rng=0)
+    >>> len(result.support)
+    4
+    """
+
+    sparsity: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        validate_integer_field(self, "sparsity")
+
+    def thresholded_by_server(self, w: Array) -> Array:
+        """Return H_tau(w)."""
+        return self.selection.hard(w, self.sparsity)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedIterHT(FedHT):
+    """Run federated iterative hard thresholding: H_tau at the server, and in every client's step.
+
+    The client takes w <- H_tau(w - eta_c g). Parameters as in `FedHT`.
+
+    Examples
+    --------
+    Each client sends tau entries, with 4 bytes for the index and 8 for the value:
+
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> method = fgmp.FedIterHT(sparsity=3, learning_rate=0.1, local_iterations=10)
+    >>> result = fgmp.simulate(method, federation, rounds=1, rng=0)
+    >>> int(result.history["bytes_up"][1]) == 5 * 3 * (4 + 8)
+    True
+    """
+
+    def thresholded(self, w: Array) -> Array:
+        """Return H_tau(w)."""
+        return self.selection.hard(w, self.sparsity)
+
+
+@dataclass(frozen=True, kw_only=True)
+class L1Penalised(FirstOrder):
+    """Hold the weight of a penalty lambda ||x||_1, which several methods share.
+
+    Parameters as in `FirstOrder`, and `l1_weight`, which is lambda: at least 0.
+    """
+
+    l1_weight: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        validate_number_field(self, "l1_weight", at_least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedMid(L1Penalised):
+    """Run federated mirror descent for a penalty lambda ||x||_1: proximal steps on both sides.
+
+    The client takes w <- S(w - eta_c g, eta_c lambda), and the server
+    w <- S(w + eta_s (mean - w), eta_s eta_c K lambda). Both thresholds act in every round. With
+    K = 1, one client and eta_s = 1 a step is S(w - eta_c g, 2 eta_c lambda), so the method
+    minimises f(x) + 2 lambda ||x||_1. That is how its authors define it.
+
+    Parameters as in `FirstOrder`, and `l1_weight`, which is lambda: at least 0.
+
+    References
+    ----------
+    H. Yuan, M. Zaheer, S. Reddi, Federated composite optimization, ICML 2021.
+
+    Examples
+    --------
+    A larger weight of the penalty leaves fewer features:
+
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> sizes = []
+    >>> for l1_weight in (0.0, 0.05, 10.0):
+    ...     method = fgmp.FedMid(learning_rate=0.1, l1_weight=l1_weight)
+    ...     sizes.append(len(fgmp.simulate(method, federation, rounds=50, rng=0).support))
+    >>> sizes[0], 0 < sizes[1] < 10, sizes[2]
+    (50, True, 0)
+    """
+
+    def thresholded(self, w: Array) -> Array:
+        """Return S(w, eta_c lambda)."""
+        return self.selection.soft(w, float(self.learning_rate * self.l1_weight))
+
+    def thresholded_by_server(self, w: Array) -> Array:
+        """Return S(w, eta_s eta_c K lambda)."""
+        return self.selection.soft(w, float(self.length * self.l1_weight))
+
+
+class Dual(NamedTuple):
+    """The server's state of dual averaging, and the number of rounds so far.
+
+    `z` is the dual variable, of the shape of a model; the fast method stacks its two sums G and X.
+    """
+
+    z: Array
+    rounds: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedDualAvg(L1Penalised):
+    """Run federated dual averaging for f(x) + lambda ||x||_1: the clients average dual variables z.
+
+    In round r = 0, 1, ... the client computes w = S(z, lambda (eta_s eta_c K r + eta_c k)) and
+    z <- z - eta_c g(w), and the server z <- z + eta_s (mean - z). The estimate after the round is
+    S(z, lambda eta_s eta_c K (r + 1)).
+
+    Parameters as in `FirstOrder`, and `l1_weight`, which is lambda: at least 0.
+
+    References
+    ----------
+    H. Yuan, M. Zaheer, S. Reddi, Federated composite optimization, ICML 2021.
+
+    Examples
+    --------
+    For f(x) = ||x - v||^2 / 2 the minimiser of f(x) + lambda ||x||_1 is S(v, lambda):
+
+    >>> import fgmp
+    >>> import numpy as np
+    >>> v = np.array([3.0, -0.5])
+    >>> federation = fgmp.Federation.from_arrays([np.sqrt(2) * np.eye(2)], [np.sqrt(2) * v])
+    >>> method = fgmp.FedDualAvg(learning_rate=0.5, l1_weight=1.0)
+    >>> x = fgmp.simulate(method, federation, rounds=50, rng=0).x
+    >>> np.allclose(x, [2.0, 0.0])
+    True
+    """
+
+    def start(self, info: ProblemInfo) -> Dual:  # type: ignore[override]
+        """Return z = 0."""
+        return Dual(np.zeros(info.model_shape, info.dtype), 0)
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Return the one exchange of a round: z and its number go out, the z_i come back."""
+        exchange = Exchange(
+            self.dual_message,
+            self.dual_client_update,
+            self.dual_server_update,
+            self.dual_update_spec,
+        )
+        return (exchange,)
+
+    def dual_message(self, state: Dual) -> tuple[Array, int]:
+        """Return z and the number of the round."""
+        return state.z, state.rounds
+
+    def dual_update_spec(self, state: Dual) -> UpdateSpec:
+        """Return what an update looks like: a dense array near z."""
+        return self.update_spec(state.z)
+
+    def dual_client_update(
+        self, client: Client, message: tuple[Array, int], rng: np.random.Generator
+    ) -> Array:
+        """Take K steps w = S(z, lambda (eta_s eta_c K r + eta_c k)), z <- z - eta_c g(w)."""
+        z, rounds = message
+        eta_c = float(self.learning_rate)
+        minibatches = client.minibatches(rng, self.batch_size, self.local_iterations)
+        for rows, threshold in zip(minibatches, self.thresholds(rounds), strict=True):
+            w = self.selection.soft(z, threshold)
+            z = z - eta_c * client.gradient(w, rows)
+        return z
+
+    def dual_server_update(self, state: Dual, mean: Array) -> Dual:
+        """Return z + eta_s (mean - z), a round later."""
+        eta_s = float(self.server_learning_rate)
+        return Dual(state.z + eta_s * (mean - state.z), state.rounds + 1)
+
+    def thresholds(self, rounds: int) -> list[float]:
+        """Return lambda (eta_s eta_c K r + eta_c k) for the local steps k = 0, ..., K-1."""
+        eta_c = float(self.learning_rate)
+        l1_weight = float(self.l1_weight)
+        steps = range(self.local_iterations)
+        return [l1_weight * (self.length * rounds + eta_c * k) for k in steps]
+
+    def coefficients(self, state: Dual) -> Array:
+        """Return S(z, lambda eta_s eta_c K r) after r rounds."""
+        threshold = float(self.l1_weight * self.length * state.rounds)
+        return self.selection.soft(state.z, threshold)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FastFedDualAvg(L1Penalised):
+    """Run fast federated dual averaging: dual averaging that uses strong convexity mu.
+
+    Let w_1, ..., w_t be the points at which gradients were taken so far, G = sum g(w_s) and
+    X = sum w_s. A local step is G <- G + g(w), X <- X + w, w <- S((X mu/2 - G)/b, lambda t/b) with
+    b = gamma + t mu/2. The server averages G and X and takes the same w. Here gamma is
+    1/learning_rate and x_0 = 0, so that mu = 0 gives `FedDualAvg` with eta_s = 1, the only eta_s
+    that there is.
+
+    Parameters as in `FirstOrder`, `l1_weight`, which is lambda, and `strong_convexity`, which is
+    mu: both at least 0.
+
+    Notes
+    -----
+    Each gradient adds a lower bound of f, for f strongly convex with mu/2, to what w minimises:
+
+        sum_s [<g(w_s), x> + (mu/4) ||x - w_s||^2 + lambda ||x||_1] + (gamma/2) ||x - x_0||^2.
+
+    Update rules in words leave open whether the model of a new round is added to X as well. Then K
+    gradients would stand beside K + 1 iterates, and for mu > 0 the limit would be another point. On
+    one client with lambda = 0 this is gradient descent with the rate 1/b, which has the minimiser
+    of f as its only limit.
+
+    References
+    ----------
+    Y. Bao et al., Fast composite optimization and statistical recovery in federated learning,
+    ICML 2022.
+
+    Examples
+    --------
+    The model has the features of the truth, and few others:
+
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
+    >>> method = fgmp.FastFedDualAvg(learning_rate=0.1, l1_weight=0.02, strong_convexity=0.1)
+    >>> result = fgmp.simulate(method, federation, rounds=50, rng=0)
+    >>> set(federation.truth.nonzero()[0]) <= set(result.support), len(result.support) < 20
+    (True, True)
+    """
+
+    strong_convexity: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        validate_number_field(self, "strong_convexity", at_least=0)
+        if self.server_learning_rate != 1:
+            raise ValueError(
+                f"server_learning_rate is {self.server_learning_rate:g}; expected 1: the server "
+                "takes the mean of the sums as it is"
+            )
+
+    def start(self, info: ProblemInfo) -> Dual:  # type: ignore[override]
+        """Return G = 0 and X = 0."""
+        return Dual(np.zeros((2, *info.model_shape), info.dtype), 0)
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Return the one exchange of a round: G, X, w go out, the G_i and X_i come back."""
+        exchange = Exchange(
+            self.sums_message,
+            self.sums_client_update,
+            self.sums_server_update,
+            self.sums_update_spec,
+        )
+        return (exchange,)
+
+    def sums_message(self, state: Dual) -> tuple[Array, Array, Array, int]:
+        """Return G, X, w and the number of the round."""
+        G, X = state.z
+        w = self.model(G, X, state.rounds * self.local_iterations)
+        return G, X, w, state.rounds
+
+    def sums_update_spec(self, state: Dual) -> UpdateSpec:
+        """Return what an update looks like: G and X stacked, near those of the server."""
+        return self.update_spec(state.z)
+
+    def sums_client_update(
+        self, client: Client, message: tuple[Array, Array, Array, int], rng: np.random.Generator
+    ) -> Array:
+        """Take K steps G <- G + g(w), X <- X + w, each time with the w that these give."""
+        G, X, w, rounds = message
+        gradients_so_far = rounds * self.local_iterations
+        minibatches = client.minibatches(rng, self.batch_size, self.local_iterations)
+        for t, rows in enumerate(minibatches, start=gradients_so_far + 1):
+            G = G + client.gradient(w, rows)
+            X = X + w
+            w = self.model(G, X, t)
+        return np.stack([G, X])
+
+    def sums_server_update(self, state: Dual, mean: Array) -> Dual:
+        """Return the mean of G and X, a round later."""
+        return Dual(mean, state.rounds + 1)
+
+    def model(self, G: Array, X: Array, t: int) -> Array:
+        """Return w after t gradients: S((X mu/2 - G)/b, lambda t/b)."""
+        half = float(self.strong_convexity) / 2
+        b = 1 / float(self.learning_rate) + t * half
+        return self.selection.soft((half * X - G) / b, float(self.l1_weight) * t / b)
+
+    def coefficients(self, state: Dual) -> Array:
+        """Return the model w that the sums give."""
+        G, X = state.z
+        return self.model(G, X, state.rounds * self.local_iterations)

@@ -1,1 +1,0 @@
-"""The federated first-order methods that FedGradMP is compared with."""

@@ -1,0 +1,1 @@
+"""Beside the loop: callbacks, faults, a grid search, metrics, messages and methods as JSON."""

@@ -1,0 +1,305 @@
+"""Updates: what a client sends, why the server does without one, those of a cohort together.
+
+An `UpdateSpec` says what an update has to look like, since updates may come from strangers. What is
+not of its spec is rejected, with a reason. `Updates` is what the server sees of a cohort: a table
+with one row for each accepted update, flattened. (In this file a row is an update, not a sample.)
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .selection import PER_OUTPUT, Selection
+from .sparse_model import Array, IndexArray, SparseModel, dense
+
+Update = Array | SparseModel  # what a client sends back
+Message = Any  # what it is sent: an array, a sparse model, an int, or a tuple of these
+
+_INDEX_BYTES = 4  # indices travel as int32
+
+
+def n_bytes(message: Message) -> int:
+    """Return how many bytes a message takes on the wire.
+
+    A sparse model travels as indices and values, and so does a dense array if that is shorter.
+    """
+    if isinstance(message, tuple):
+        return sum(n_bytes(part) for part in message)
+    if isinstance(message, SparseModel):
+        return _INDEX_BYTES * len(message.support) + message.values.nbytes
+    if isinstance(message, int):
+        return _INDEX_BYTES
+    array = np.asarray(message)
+    if array.ndim == 0:
+        return array.itemsize
+    entry_bytes = _INDEX_BYTES + array.itemsize
+    return min(entry_bytes * int(np.count_nonzero(array)), array.nbytes)
+
+
+class RejectReason(StrEnum):
+    """Why the server does without an update; a member equals its string and prints as it.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> reason = fgmp.UpdateSpec(shape=(2,)).validate(np.array([1.0, np.nan]))
+    >>> reason is fgmp.RejectReason.NOT_FINITE, reason == "not_finite"
+    (True, True)
+    >>> print(*fgmp.RejectReason)
+    missing late not_finite malformed indices too_many withheld
+    """
+
+    MISSING = "missing"
+    LATE = "late"
+    NOT_FINITE = "not_finite"
+    MALFORMED = "malformed"
+    INDICES = "indices"  # out of range, repeated, or not in order
+    TOO_MANY = "too_many"
+    WITHHELD = "withheld"  # by secure sums, see `SecureSum`
+
+
+class Rejected(NamedTuple):
+    """What a transport returns in place of an update that the server has to do without."""
+
+    reason: RejectReason = RejectReason.MISSING
+
+
+@dataclass(frozen=True, eq=False)
+class UpdateSpec:
+    """What an update has to look like; its check, its dense layout and its bytes follow from this.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of the update as a dense array.
+    dtype : dtype, default float64
+    most : int or None
+        The update is a sparse model with at most this many entries, counted as `selection` counts
+        them. None means that it is a dense array.
+    near : ndarray, SparseModel or None
+        The model that was sent, if updates are models: noise clips their difference from it. None
+        means that updates are sums: noise clips the update itself, and `Median` and `TrimmedMean`
+        refuse them.
+    selection : Selection
+
+    Examples
+    --------
+    A sparse model with at most two entries is accepted, and a dense one is not:
+
+    >>> import fgmp
+    >>> import numpy as np
+    >>> spec = fgmp.UpdateSpec(shape=(4,), most=2)
+    >>> print(spec.validate(fgmp.SparseModel.of(np.array([0.0, 1.0, 0.0, 2.0]))))
+    None
+    >>> print(spec.validate(fgmp.SparseModel.of(np.ones(4))), spec.validate(np.ones(4)))
+    too_many malformed
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any] = np.dtype(np.float64)
+    most: int | None = None
+    near: Update | None = None
+    selection: Selection = PER_OUTPUT
+
+    @property
+    def centre(self) -> Array:
+        """What updates are near, as a row of the table."""
+        if self.near is None:
+            return np.zeros(prod(self.shape))
+        return dense(self.near).reshape(-1)
+
+    def validate(self, update: Any) -> RejectReason | None:
+        """Return why an update has to be rejected, or None if it is as this describes it.
+
+        Parameters
+        ----------
+        update : object
+            Whatever a transport returned for a client; it may come from a stranger.
+        """
+        if update is None:
+            return RejectReason.MISSING
+        if isinstance(update, Rejected):
+            return RejectReason(update.reason)
+        if not _has_layout(self, update):
+            return RejectReason.MALFORMED
+
+        if isinstance(update, SparseModel):
+            if not np.isfinite(update.values).all():
+                return RejectReason.NOT_FINITE
+            return _reason_of_support(self, update.support)
+        return None if np.isfinite(update).all() else RejectReason.NOT_FINITE
+
+    def stack(self, updates: Sequence[Any], weights: Array) -> Updates:
+        """Return the accepted updates of a cohort as one table, a row for each of them.
+
+        Parameters
+        ----------
+        updates : sequence
+            What a transport returned, in the order of the cohort.
+        weights : ndarray of float, shape (cohort_size,)
+            The p_i of the whole cohort.
+        """
+        if isinstance(updates, StackedUpdates) and len(updates) > 0:
+            if self.validate(updates[0]) in (None, RejectReason.NOT_FINITE):
+                return updates.stack(self, weights)
+        reasons = [self.validate(update) for update in updates]
+        accepted = np.flatnonzero([reason is None for reason in reasons])
+        rejected = Counter(reason.value for reason in reasons if reason is not None)
+        rows = [updates[int(position)] for position in accepted]
+
+        entries = None
+        if self.most is None:
+            values = self._dense_rows(rows)
+        else:
+            row_of_entry = np.repeat(np.arange(len(rows)), [len(model.support) for model in rows])
+            supports = [np.empty(0, np.intp), *(model.support for model in rows)]
+            entries = Entries(row_of_entry, np.concatenate(supports))
+            values = np.concatenate([np.empty(0, self.dtype), *(model.values for model in rows)])
+        bytes_up = bytes_up_of(entries, values)
+        return Updates(self, accepted, weights[accepted], entries, values, rejected, bytes_up)
+
+    def _dense_rows(self, updates: list[Array]) -> Array:
+        """Return dense updates as the rows of a matrix, also if there are none."""
+        n_columns = prod(self.shape)
+        if not updates:
+            return np.empty((0, n_columns))
+        return np.reshape(updates, (len(updates), n_columns))
+
+    def from_row(self, row: Array) -> Array:
+        """Return a row of the table as an array of this shape and type."""
+        return row.reshape(self.shape).astype(self.dtype, copy=False)
+
+
+class Entries(NamedTuple):
+    """Where the entries of sparse updates stand in the table: row and column of each."""
+
+    row: IndexArray
+    column: IndexArray
+
+
+def bytes_up_of(entries: Entries | None, values: Array) -> int:
+    """Return what updates took on the wire; a dense row travels as entries if that is shorter."""
+    entry_bytes = _INDEX_BYTES + values.itemsize
+    if entries is not None:
+        return entry_bytes * len(values)
+    row_bytes = values.itemsize * values.shape[1]
+    sparse_bytes = entry_bytes * np.count_nonzero(values, axis=1)
+    return int(np.minimum(sparse_bytes, row_bytes).sum())
+
+
+class StackedUpdates(Sequence[Any]):
+    """Updates that lie in one table already, all with the layout of the first.
+
+    A compiled kernel returns them, so that they are not checked and copied one by one.
+    """
+
+    @abstractmethod
+    def stack(self, update_spec: UpdateSpec, weights: Array) -> Updates:
+        """Return the updates that are finite as one table, as `UpdateSpec.stack` does.
+
+        Whoever calls this has seen that the layout of the first is right.
+        """
+
+
+class Updates(NamedTuple):
+    """What the server sees of the updates of a cohort.
+
+    That is a row for each accepted update; or, if a privacy mechanism adds the updates up, a single
+    row: their mean, or with noise what is released in its place.
+
+    Attributes
+    ----------
+    update_spec : UpdateSpec
+    accepted : ndarray of int
+        The clients whose updates are in the rows, as increasing positions in the cohort.
+    weights : ndarray of float, shape (n_rows,)
+        The weight p_i of each row.
+    entries : Entries or None
+        Row and column of each of the `values` of sparse updates; None if `values` are dense rows.
+    values : ndarray
+        Shape (n_rows, n_columns) of dense updates, (n_entries,) of sparse ones.
+    rejected : Counter of str
+        How many updates were rejected, by `RejectReason`.
+    bytes_up, bytes_down : int
+        What the accepted updates took, and what the clients were sent beside the message itself.
+    """
+
+    update_spec: UpdateSpec
+    accepted: IndexArray
+    weights: Array
+    entries: Entries | None
+    values: Array
+    rejected: Counter[str]
+    bytes_up: int
+    bytes_down: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to aggregate, because no accepted update has a weight."""
+        return not self.weights.sum() > 0
+
+    @property
+    def shares(self) -> Array:
+        """The weights of the rows, scaled to sum to one."""
+        shares: Array = self.weights / self.weights.sum()
+        return shares
+
+    def rows(self) -> Array:
+        """Return the updates as dense rows, shape (n_rows, n_columns)."""
+        if self.entries is None:
+            return self.values
+        shape = len(self.accepted), prod(self.update_spec.shape)
+        rows: Array = np.zeros(shape, self.values.dtype)
+        rows[self.entries.row, self.entries.column] = self.values
+        return rows
+
+    def mean(self) -> Array:
+        """Return sum_i p_i x_i, with the weights scaled to the rows that there are."""
+        if self.entries is None:
+            total: Array = np.add.reduce(self.shares[:, None] * self.values, axis=0)
+            return total
+        weighted = self.shares[self.entries.row] * self.values
+        return np.bincount(self.entries.column, weighted, prod(self.update_spec.shape))
+
+
+def _has_layout(update_spec: UpdateSpec, update: Any) -> bool:
+    """Whether an update has the kind, the type and the shape of a spec."""
+    is_sparse = isinstance(update, SparseModel)
+    if is_sparse != (update_spec.most is not None):
+        return False
+    values = update.values if is_sparse else update
+    if not isinstance(values, np.ndarray) or values.dtype != update_spec.dtype:
+        return False
+    if update.shape != update_spec.shape:
+        return False
+    return not is_sparse or _is_index_vector(update.support, values.shape)
+
+
+def _reason_of_support(update_spec: UpdateSpec, support: IndexArray) -> RejectReason | None:
+    """Check that indices are in range, increasing, and no more than there may be."""
+    if not len(support):
+        return None
+    shape = update_spec.shape
+    most = update_spec.most
+    in_range = support[0] >= 0 and support[-1] < prod(shape)
+    if not in_range or (support[1:] <= support[:-1]).any():
+        return RejectReason.INDICES
+    if most is not None and not update_spec.selection.holds(support, shape, most):
+        return RejectReason.TOO_MANY
+    return None
+
+
+def _is_index_vector(support: Any, shape: tuple[int, ...]) -> bool:
+    """Whether these are indices, one for each value."""
+    if not isinstance(support, np.ndarray) or support.dtype.kind != "i":
+        return False
+    return bool(support.shape == shape == (support.size,))
