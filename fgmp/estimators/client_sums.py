@@ -18,6 +18,7 @@ from ..sparse_model import Array, IndexArray, SparseModel
 from ..updates import UpdateSpec
 from .folds import assign_folds
 from .groups import preview
+from .small_cells import Counts
 from .weighted_loss import split_weights
 
 # Larger numbers are sent under masks as several: `SecureSum` has a resolution of 2^-40 and a range
@@ -32,13 +33,29 @@ State = tuple[Any, ...]
 class ClientSums(Method):
     """Sums over clients, for which no model is trained.
 
+    A subclass with exchanges declares the attributes below, or its definition is a TypeError.
+
     Attributes
     ----------
     description : str
         What the clients are asked for, in words, for a report of progress.
+    form : str
+        What a client sends, in words that need no knowledge of the method, for `report`.
+    counts : Counts
+        Which rows its numbers are made of, and so which rule of small cells holds for it.
     """
 
     description: ClassVar[str]
+    form: ClassVar[str]
+    counts: ClassVar[Counts]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.exchanges is Method.exchanges:
+            return
+        missing = [name for name in ClientSums.__annotations__ if not hasattr(cls, name)]
+        if missing:
+            raise TypeError(f"{cls.__name__} does not declare {', '.join(missing)}")
 
     def sends_objectives(self) -> bool:
         """Losses on rows that were held out, and squares of targets, reveal an objective."""
@@ -98,6 +115,8 @@ class Moments(ClientSums):
     masked: bool
 
     description: ClassVar[str] = "sums for common units"
+    form: ClassVar[str] = "means and mean squares of all columns and the outcome"
+    counts: ClassVar[Counts] = Counts.ROWS
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return three exchanges, or four under masks."""
@@ -243,6 +262,10 @@ class HeldOutLosses(ClientSums):
     unit: float
 
     description: ClassVar[str] = "losses on the rows that were held out"
+    form: ClassVar[str] = (
+        "mean losses of the candidate models on held-out rows; squared differences"
+    )
+    counts: ClassVar[Counts] = Counts.ROWS
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return two exchanges."""
@@ -330,6 +353,8 @@ class MeanResiduals(ClientSums):
     unit: float
 
     description: ClassVar[str] = "intercepts of the sites"
+    form: ClassVar[str] = "the mean residual"
+    counts: ClassVar[Counts] = Counts.ROWS
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return one exchange."""

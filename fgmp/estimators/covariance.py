@@ -32,6 +32,7 @@ from ..updates import UpdateSpec
 from .client_sums import ClientSums, State, join_digits, split_digits
 from .selection_path import StandardizedClients
 from .session import FitSettings, Session, share_of
+from .small_cells import Counts
 from .standardization import Standardization, StandardizationStats
 
 # Covariances are summed for at most this number of coefficients: 500,000 numbers of each client.
@@ -80,6 +81,8 @@ class GradientProducts(ClientSums):
     masked: bool
 
     description: ClassVar[str] = "sums for standard errors"
+    form: ClassVar[str] = "loss, Hessian, and outer product of the gradient, at the final model"
+    counts: ClassVar[Counts] = Counts.ROWS
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return one exchange."""

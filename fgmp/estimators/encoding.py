@@ -9,6 +9,8 @@ as one of the tau.
 What all clients have to agree on is one `Encoding`. The levels are the union of those that occur at
 any client; over a network the set of its levels is what leaves a client for that. The means and the
 most frequent levels follow from sums over the clients (`ObservedMeans`), as the common units do.
+Before that a client counts levels and gaps of few of its rows as others (`small_cells`), so that a
+column is made only of what `min_rows` rows of some client have.
 With an intercept and the column that says so, the number in place of a missing one moves no
 prediction, but for a ridge.
 """
@@ -37,6 +39,7 @@ from ..method import Exchange
 from ..sparse_model import Array
 from .client_sums import Moments, State
 from .groups import preview
+from .small_cells import OTHER, Counts
 
 MISSING_RULES = ("error", "indicator")
 # The most levels of a category: an identifier of rows is none.
@@ -216,7 +219,7 @@ class Encoding:
         --------
         >>> import fgmp
         >>> X = [[1.0, "A"], [2.0, "B"], [float("nan"), "A"], [3.0, "A"]]
-        >>> model = fgmp.FedGradMPRegressor("all", missing="indicator", categories=[1])
+        >>> model = fgmp.FedGradMPRegressor("all", missing="indicator", categories=[1], min_rows=1)
         >>> encoding = model.fit(X, [1.0, 2.0, 3.0, 4.0]).encoding_
         >>> encoding.column_names()
         ['x0', 'x0 is missing', 'x1=B']
@@ -236,8 +239,9 @@ class Encoding:
         Warns
         -----
         AdviceWarning
-            If a level is unknown, whose rows get the reference, or a value is missing in a column
-            in which none was in the fit, which gets the mean, or the reference.
+            If a level has no column, whose rows get the level ``other`` if there is one, and else
+            the reference, or a value is missing in a column in which none was in the fit, which
+            gets the mean, or the reference.
         """
         missing = table.is_missing()
         columns = []
@@ -247,11 +251,13 @@ class Encoding:
             is_missing = missing[:, index]
             if variable.is_category:
                 texts = table.texts[index]
-                columns += [np.equal(texts, level) for level in variable.levels]
                 known = {*variable.levels, variable.reference}
                 strange = sorted({str(text) for text in texts[~is_missing].tolist()} - known)
                 if strange:
                     unknown.append(f"{variable.name!r} ({preview(strange, 3)})")
+                    is_strange = [text in strange for text in texts.tolist()]
+                    texts = np.where(is_strange, OTHER, texts)
+                columns += [np.equal(texts, level) for level in variable.levels]
             else:
                 numbers = table.numbers[:, index]
                 columns.append(np.where(is_missing, float(variable.mean or 0), numbers))
@@ -284,13 +290,15 @@ def _warn_of_rules(unknown: list[str], filled: list[str]) -> None:
     """Warn of values for which the fit has no column."""
     if unknown:
         warn_user(
-            f"levels that the fit did not see, in the columns {', '.join(unknown[:_N_NAMED])}: "
-            "their rows get the most frequent level of the fit"
+            f"levels that the fit did not see, in the columns {', '.join(unknown[:_N_NAMED])}, or "
+            "in fewer than min_rows rows of each group: their rows get the most frequent level of "
+            f"the fit, or the level {OTHER!r} if it has one"
         )
     if filled:
         warn_user(
             f"values are missing in the columns {', '.join(filled[:_N_NAMED])}, in which none was "
-            "in the fit: they get the mean of the fit, or the most frequent level"
+            "in the fit, or fewer than min_rows of each group: they get the mean of the fit, or the "
+            "most frequent level"
         )
 
 
@@ -395,7 +403,9 @@ class EncodingPlan:
         levels = {}
         for index in self.categories:
             found = {level for one in occurring for level in one.get(index, ())}
-            levels[index] = self.levels.get(index, tuple(sorted(found)))
+            levels[index] = tuple(sorted(found))
+            if index in self.levels:  # and what small cells become
+                levels[index] = (*self.levels[index], *({OTHER} - {*self.levels[index]}))
             if len(levels[index]) > MAX_LEVELS:
                 raise ValueError(
                     f"the category {self.names[index]!r} has {len(levels[index])} levels; expected "
@@ -433,8 +443,8 @@ class EncodingPlan:
         is_empty = shares >= 1 - _ROUNDING_OF_SHARES
         if is_empty.any():
             raise ValueError(
-                f"X has no value in any row of the columns {self._named(is_empty)}; expected at "
-                "least one, or a table without these columns"
+                f"X has no value in any row of the columns {self._named(is_empty)}, or in fewer "
+                "than min_rows rows of each group; expected more, or a table without these columns"
             )
 
         variables = []
@@ -448,7 +458,11 @@ class EncodingPlan:
             of_levels = means[first : first + len(levels[index])]
             first += len(levels[index])
             reference = levels[index][int(np.argmax(of_levels))]
-            others = tuple(level for level in levels[index] if level != reference)
+            others = tuple(
+                level
+                for level, share in zip(levels[index], of_levels, strict=True)
+                if level != reference and share > _ROUNDING_OF_SHARES
+            )
             variables.append(Variable(name, None, has_indicator, others, reference))
         return Encoding(tuple(variables))
 
@@ -585,6 +599,10 @@ class ObservedMeans(Moments):
     """The means of columns, in units in which no sum is large: the first half of `Moments`."""
 
     description: ClassVar[str] = "means of what is there, and shares of what is missing"
+    form: ClassVar[str] = (
+        "means of columns, shares of missing values and of the levels of categories"
+    )
+    counts: ClassVar[Counts] = Counts.ROWS
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return two exchanges: sizes, then means."""

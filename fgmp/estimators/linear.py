@@ -91,6 +91,11 @@ from .session import (
     announce_nothing,
     round_in_words,
 )
+from .small_cells import (
+    WHAT_SMALL_CELLS_BECOME,
+    fill_small_cells_of_groups,
+    rare_classes_of_groups,
+)
 from .summary import Summary, names_of_features, summarize
 from .unit_check import UnusualColumn
 
@@ -133,7 +138,7 @@ class TrainingData(NamedTuple):
     Attributes
     ----------
     X, y, groups
-        As they were passed.
+        As they were passed, but for an X that was encoded: its rows, without small cells.
     weights : ndarray, shape (n_rows,)
         Weights of the rows, zero in groups that take no part.
     codes : ndarray of int, shape (n_rows,)
@@ -218,6 +223,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             sample_weight = as_numbers("sample_weight", sample_weight)
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
         self._advise_on_missing_groups(groups)
+        n_rows_passed = int(np.count_nonzero(weights))
 
         # With noise numbers of rows are data: nothing may depend on them.
         min_rows = self.min_rows if self.private is None else 1
@@ -231,9 +237,16 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         takes_part = np.isin(np.arange(len(labels)), codes[weights > 0])
         self.groups_ = labels[takes_part]
         self.missing_ = labels[~takes_part]
+        self.n_rows_left_out_ = n_rows_passed - int(np.count_nonzero(weights))
 
+        codes_of_rows = np.where(weights > 0, codes, -1)
+        if plan is not None:
+            table = self._without_small_cells(table, plan, codes_of_rows, min_rows)
+            passed = table, *passed[1:]
         if groups is None:
             min_rows = 1
+        rare = rare_classes_of_groups(loss, targets, codes_of_rows, min_rows)
+        self._advise_on_rare_classes(labels, rare)
         verbose = self.verbose
         if verbose == "auto" and is_called_by_model_selection():
             verbose = False  # the lines of several fits would be one heap
@@ -251,7 +264,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 self._fit_raw_clients(raw, plan, report_round, progress.show)
         finally:
             progress.close()
-        self._training_data = TrainingData(*passed, weights, np.where(weights > 0, codes, -1))
+        self._training_data = TrainingData(*passed, weights, codes_of_rows)
         return self
 
     def fit_sites(
@@ -559,7 +572,13 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         return tuple(sorted(indices))
 
     def _read_table(self, X: Any, y: Any) -> tuple[EncodingPlan, RawTable, Array]:
-        """Return the plan of the encoding, the rows of X, and y."""
+        """Return the plan of the encoding, the rows of X, and y.
+
+        The rows of a resample were read before.
+        """
+        if isinstance(X, RawTable):
+            plan = EncodingPlan.of(self._input_names(), self.categories, self.missing)
+            return plan, X, column_or_1d(self._validated_targets(y))
         validate_data(self, X, skip_check_array=True)
         plan = EncodingPlan.of(self._input_names(), self.categories, self.missing)
         table = plan.read(X)
@@ -577,6 +596,20 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             assert_all_finite(y, input_name="y")
         check_consistent_length(X, y)
         return plan, table, y
+
+    def _without_small_cells(
+        self, table: RawTable, plan: EncodingPlan, groups: IndexArray, min_rows: int
+    ) -> RawTable:
+        """Return the rows without the small cells of each group, of which a warning tells."""
+        filled = fill_small_cells_of_groups(table, plan.names, groups, min_rows)
+        if filled.cells:
+            advise_once(
+                "small cells",
+                f"fewer than min_rows={min_rows} rows of a group have "
+                f"{preview(filled.cells, N_NAMED)}: {WHAT_SMALL_CELLS_BECOME}. A smaller "
+                "min_rows gives them columns, which tell of these rows",
+            )
+        return filled.table
 
     def _encoded(self, X: Any) -> Array:
         """Return the columns of numbers of a table that is to be predicted for."""
@@ -699,6 +732,22 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 "fit_intercept is 'per_group', and no groups are given: all rows are one group, "
                 f"with one intercept. fit takes groups=...; {_IN_SKLEARN.format('fit')}",
             )
+
+    def _advise_on_rare_classes(self, groups: Array, rare: list[tuple[int, int]]) -> None:
+        """Warn of classes of which a group has few rows, unless masks add up all groups first."""
+        if self.secure or not rare:
+            return
+        words = [
+            f"{self.classes_.tolist()[label]!r} at the group {groups.tolist()[group]!r}"
+            for group, label in rare
+        ]
+        more = f" and {len(words) - N_NAMED} more" if len(words) > N_NAMED else ""
+        advise_once(
+            "rare classes",
+            f"fewer than min_rows={self.min_rows} rows are of the class "
+            f"{', '.join(words[:N_NAMED])}{more}: they take part, and the sums of a group tell of "
+            "them in the open; secure=True adds up the rows of all groups first",
+        )
 
     def _advise_on_codes(self, names: list[str]) -> None:
         """Warn of columns, given by name, of numbers that may be codes of kinds."""
@@ -1053,10 +1102,11 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         """Return the clients of the fit anew, with the class weights that it had."""
         model = clone(self)
         if self._is_encoded:
-            X = self._validated(data.X, reset=False)
             y = column_or_1d(model._validated_targets(data.y))
-        else:
-            X, y = model._validated(data.X, model._validated_targets(data.y))
+            targets, loss, weights = model._targets(y, data.weights)
+            raw = RawTableClients(data.X, targets, weights, data.codes, loss, min_rows=1)
+            return raw.encoded(self.encoding_)
+        X, y = model._validated(data.X, model._validated_targets(data.y))
         targets, loss, weights = model._targets(y, data.weights)
         return FederatedTable(X, targets, weights, data.codes, loss)
 

@@ -23,6 +23,7 @@ from .profiled_loss import (
     newton_step,
 )
 from .session import Session
+from .small_cells import Counts
 from .standardization import StandardizationStats
 from .weighted_loss import WeightedTargets
 
@@ -47,6 +48,8 @@ class OwnIntercepts(ClientSums):
     n_outputs: int
 
     description: ClassVar[str] = "intercepts of the sites"
+    form: ClassVar[str] = "the intercept of the group, once, averaged with none"
+    counts: ClassVar[Counts] = Counts.ROWS
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return one exchange."""
@@ -84,6 +87,8 @@ class CommonIntercept(ClientSums):
     n_outputs: int
 
     description: ClassVar[str] = "the intercept of a site that takes no part"
+    form: ClassVar[str] = "mean loss, slope and curvature in an intercept that all have in common"
+    counts: ClassVar[Counts] = Counts.ROWS
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return one exchange."""

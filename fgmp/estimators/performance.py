@@ -225,10 +225,12 @@ def measure_performance(
     if by == "groups":
         table = _of_clients(session, message, n_outcomes, len(measures), model.min_rows)
         rows = list(clients.info.rows)
+        few = _note_on_few_rows(model, None, sum(rows)) if np.isnan(table).any() else []
         groups = [str(name) for name in names]
     else:
-        table = _of_all_rows(session, message, loss, n_outcomes, model.min_rows)
-        rows = [sum(clients.info.rows)]
+        table, n_measured = _of_all_rows(session, message, loss, n_outcomes, model.min_rows)
+        rows = [n_measured]
+        few = _note_on_few_rows(model, n_measured, sum(clients.info.rows))
         groups = [f"all {len(names)} groups"]
 
     columns: dict[str, Array] = {"group": np.repeat(np.array(groups, object), n_outcomes)}
@@ -241,7 +243,7 @@ def measure_performance(
     return Performance(
         columns,
         f"{type(model).__name__} with {len(model.support_)} features on {sum(rows):,} rows",
-        _notes(model, loss, by, names, has_gaps=bool(np.isnan(numbers).any())),
+        (*_notes(model, loss, by, names), *few),
         sent,
         _facts(model, [str(name) for name in names], by, sent),
     )
@@ -288,8 +290,11 @@ def _of_clients(
 
 def _of_all_rows(
     session: Session, message: State, loss: Loss, n_outcomes: int, min_rows: int
-) -> Array:
-    """Return the measures of all rows together, shape (1, n_outcomes, n_measures)."""
+) -> tuple[Array, int]:
+    """Return the measures of all rows together, shape (1, n_outcomes, n_measures), and their number.
+
+    Rows of clients that send zeros are none of them.
+    """
     rows = session.clients.transport()
     n_rows = session.settings.n_rows
     state = session.query(PredictionUnits(n_outcomes, min_rows), rows, message)
@@ -297,9 +302,12 @@ def _of_all_rows(
     message = (*message, centres, units)
 
     method = PooledPerformance(n_outcomes, min_rows, n_rows)
-    sums = session.query(method, rows, message)[-1].reshape(n_outcomes, -1)
+    sums, share = method.pooled(session.query(method, rows, message))
+    n_measured = round(share * n_rows)
+    if not n_measured:
+        return np.full((1, n_outcomes, len(_MEASURES[type(loss)])), np.nan), 0
     measures = [
-        _pooled_measures(one, loss, centre, unit, n_rows, min_rows)
+        _pooled_measures(one, loss, centre, unit, n_measured)
         for one, centre, unit in zip(sums, centres, units, strict=True)
     ]
 
@@ -314,11 +322,11 @@ def _of_all_rows(
         of_outcomes = LogisticLoss() if loss.class_labels is not None else loss
     shifts = _pooled_lines(session, rows, message, np.zeros((n_outcomes, 1)), min_rows)
     lines = _pooled_lines(session, rows, message, starts, min_rows)
-    calibrations = calibrations_of(of_outcomes, shifts, lines, scales, n_rows)
+    calibrations = calibrations_of(of_outcomes, shifts, lines, scales, n_measured)
 
     table = np.column_stack([measures, calibrations])
     table[np.isnan(table[:, 0])] = np.nan
-    return table[None]
+    return table[None], n_measured
 
 
 def _pooled_lines(
@@ -333,7 +341,7 @@ def _pooled_lines(
 
 
 def _pooled_measures(
-    sums: Array, loss: Loss, centre: float, unit: float, n_rows: int, min_rows: int
+    sums: Array, loss: Loss, centre: float, unit: float, n_rows: int
 ) -> list[float]:
     """Return the measures before the calibration, from the sums of `PooledPerformance`."""
     predicted, observed, value, square, count, concordant, variance = sums.tolist()
@@ -346,7 +354,7 @@ def _pooled_measures(
     if loss.class_labels is None:
         return measures_of_counts(predicted, observed, value, square)
     n_events = observed * n_rows
-    if round(min(n_events, n_rows - n_events)) < max(min_rows, 1):
+    if not round(min(n_events, n_rows - n_events)):
         return [np.nan] * 6
     auc = np.nan
     auc_se = np.nan
@@ -356,9 +364,7 @@ def _pooled_measures(
     return [observed, predicted, auc, auc_se, square, value]
 
 
-def _notes(
-    model: Any, loss: Loss, by: str, names: Sequence[Any], has_gaps: bool
-) -> tuple[str, ...]:
+def _notes(model: Any, loss: Loss, by: str, names: Sequence[Any]) -> tuple[str, ...]:
     """Return how the measures are to be read."""
     notes = [
         "intercept: of a calibration with the slope 1, by how much predictions are too low; slope: "
@@ -372,12 +378,32 @@ def _notes(
         )
     if by == "all" and loss.class_labels is not None:
         notes.append("AUC: of pairs within a group, because pairs of two groups are in no sum.")
-    if has_gaps and by == "groups":
-        notes.append(
-            f"A dash: fewer than min_rows={model.min_rows} rows, of a group or of a class in it, "
-            "of which nothing leaves the group; or a number that does not exist."
-        )
     return tuple(notes)
+
+
+def _note_on_few_rows(model: Any, n_measured: int | None, n_rows: int) -> list[str]:
+    """Return which rows are not measured, if some are not.
+
+    Parameters
+    ----------
+    model : FedGradMPRegressor or FedGradMPClassifier
+        Fitted.
+    n_measured : int or None
+        How many rows are measured together; None if each group has a line, and some have gaps.
+    n_rows : int
+        How many rows the groups have.
+    """
+    of_few = f"fewer than min_rows={model.min_rows} rows, of a group or of a class in it"
+    if n_measured is None:
+        return [
+            f"A dash: {of_few}, of which nothing leaves the group; or a number that does not exist."
+        ]
+    if n_measured == n_rows:
+        return []
+    return [
+        f"Measured on {n_measured:,} of {n_rows:,} rows: the others are of groups with {of_few}, "
+        "which send zeros."
+    ]
 
 
 def _facts(
@@ -394,6 +420,9 @@ def _facts(
         consequence = "sums over the rows of each group"
         if model.secure:
             consequence = "sums over all groups, and no measure of one group"
+        consequence += (
+            f"; zeros of a group with fewer than min_rows={model.min_rows} rows of a class"
+        )
     return (
         ("performance of", f"{type(model).__name__} with {len(model.support_)} features"),
         ("groups", ", ".join(names)),

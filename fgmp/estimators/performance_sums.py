@@ -3,13 +3,19 @@
 A client measures the model on its own rows, and its AUC or R^2 is a number of its own. Under masks
 no number of one client may leave, and what can be had is sums over the clients: means, losses, the
 sums of a calibration, and how many pairs of rows within a client are in order.
+
+An area under a curve with a single event is the rank of this row. So a client sends zeros if it has
+fewer than `min_rows` rows, or fewer rows of a class that it has, whatever it is asked for. What it
+says of the other classes would give this one away. Zeros are all that masks hide of it, too: other
+clients may have rows of one class only, and then the pairs of all clients are its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import wraps
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import expit, xlogy
@@ -29,6 +35,7 @@ from .calibration import (
     scaled,
 )
 from .client_sums import ClientSums, State
+from .small_cells import Counts, has_few_rows
 from .weighted_loss import split_weights
 
 _CALIBRATION = ("intercept", "intercept_se", "slope", "slope_se")
@@ -45,6 +52,24 @@ MEASURES_OF_NUMBERS = ("observed", "predicted", "r2", "mean_squared_error", *_CA
 MEASURES_OF_COUNTS = ("observed", "predicted", "d2", "deviance", *_CALIBRATION)
 
 
+Measure = Callable[[Any, Client, Any, np.random.Generator], Array]
+
+
+def zeros_of_few_rows(measure: Measure) -> Measure:
+    """Return what a client sends for an exchange of `OfPredictions`: zeros if its rows are few."""
+
+    @wraps(measure)
+    def measure_or_zeros(
+        question: Any, client: Client, message: Any, rng: np.random.Generator
+    ) -> Array:
+        targets, _, loss = split_weights(client)
+        if has_few_rows(loss, targets, question.min_rows):
+            return np.zeros(question.update_spec(message).shape)
+        return measure(question, client, message, rng)
+
+    return measure_or_zeros
+
+
 @dataclass(frozen=True)
 class OfPredictions(ClientSums):
     """Base of questions about the predictions of a model.
@@ -57,11 +82,13 @@ class OfPredictions(ClientSums):
     n_outcomes : int
         1, or the number of classes if there are several.
     min_rows : int
-        Nothing is measured on fewer rows, or on fewer rows of a class.
+        A client with fewer rows, or fewer of a class that it has, sends zeros.
     """
 
     n_outcomes: int
     min_rows: int
+
+    counts: ClassVar[Counts] = Counts.CLASSES
 
     def outcomes(self, client: Client, message: Any) -> list[Outcome]:
         """Return what is predicted and observed at a client."""
@@ -74,6 +101,33 @@ class OfPredictions(ClientSums):
     def append(self, state: State, mean: Array) -> State:
         """Append the sums."""
         return (*state, mean)
+
+
+class MeasuredMeans(NamedTuple):
+    """Means over the rows of the clients that are measured.
+
+    Attributes
+    ----------
+    means : ndarray, shape (n_outcomes, n_numbers)
+        Zero if no client is measured.
+    share : float
+        The share of all rows that these clients have.
+    """
+
+    means: Array
+    share: float
+
+
+def _with_ones(numbers: Array) -> Array:
+    """Return a row of numbers for each outcome, and a one, whose mean is the share measured."""
+    return np.column_stack([numbers, np.ones(len(numbers))])
+
+
+def _means_of_measured(sums: Array, n_outcomes: int) -> MeasuredMeans:
+    """Return what sums of numbers and ones stand for."""
+    rows = sums.reshape(n_outcomes, -1)
+    share = float(rows[0, -1])
+    return MeasuredMeans(rows[:, :-1] / (share if share > 0 else 1.0), max(share, 0.0))
 
 
 @dataclass(frozen=True)
@@ -93,6 +147,7 @@ class ClientPerformance(OfPredictions):
     n_measures: int
 
     description: ClassVar[str] = "performance of the model at each site"
+    form: ClassVar[str] = "AUC or R2, losses and calibration, of each client by itself"
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return one exchange."""
@@ -102,10 +157,11 @@ class ClientPerformance(OfPredictions):
         """Return the form of measures and ones of each client."""
         return UpdateSpec((2 * self.n_clients, self.n_outcomes * self.n_measures))
 
+    @zeros_of_few_rows
     def measure(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """Return the measures of a client, at its index."""
         outcomes = self.outcomes(client, message)
-        numbers = np.concatenate([measures_of(one, self.min_rows) for one in outcomes])
+        numbers = np.concatenate([measures_of(one) for one in outcomes])
         exists = np.isfinite(numbers)
         update = np.zeros((2, self.n_clients, len(numbers)))
         update[0, client.client_id] = np.where(exists, numbers, 0)
@@ -128,6 +184,7 @@ class PredictionUnits(OfPredictions):
     """
 
     description: ClassVar[str] = "units of the predictions"
+    form: ClassVar[str] = "mean and mean square of the predictions"
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return three exchanges."""
@@ -138,20 +195,23 @@ class PredictionUnits(OfPredictions):
         ]
 
     def update_spec(self, state: State) -> UpdateSpec:
-        """Return the form of one number for each outcome."""
-        return UpdateSpec((self.n_outcomes,))
+        """Return the form of one number and a one for each outcome."""
+        return UpdateSpec((self.n_outcomes, 2))
 
+    @zeros_of_few_rows
     def log_sizes(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """Return log2 of the root mean squares, and 0 for zero."""
-        return _log_sizes(self._quantities(client, message))
+        return _with_ones(_log_sizes(self._quantities(client, message)))
 
+    @zeros_of_few_rows
     def means(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """Return the means in units of the sizes."""
-        return np.asarray(self._quantities(client, message).mean(axis=1) / message[2])
+        return _with_ones(self._quantities(client, message).mean(axis=1) / message[2])
 
+    @zeros_of_few_rows
     def log_deviations(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """Return log2 of the root mean squares of deviations, and 0 if there are none."""
-        return _log_sizes(self._quantities(client, message) - message[3][:, None])
+        return _with_ones(_log_sizes(self._quantities(client, message) - message[3][:, None]))
 
     def _quantities(self, client: Client, message: Any) -> Array:
         """Return what the units are taken from, shape (n_outcomes, n_rows)."""
@@ -159,11 +219,13 @@ class PredictionUnits(OfPredictions):
 
     def add_unit(self, state: State, mean: Array) -> State:
         """Append the powers of two near the sizes."""
-        return (*state, 2.0 ** np.round(mean))
+        logs, _ = _means_of_measured(mean, self.n_outcomes)
+        return (*state, 2.0 ** np.round(logs[:, 0]))
 
     def add_centre(self, state: State, mean: Array) -> State:
         """Append the means."""
-        return (*state, mean * state[2])
+        means, _ = _means_of_measured(mean, self.n_outcomes)
+        return (*state, means[:, 0] * state[2])
 
 
 @dataclass(frozen=True)
@@ -179,27 +241,33 @@ class PooledPerformance(OfPredictions):
     n_rows: int
 
     description: ClassVar[str] = "performance of the model on all rows"
+    form: ClassVar[str] = "means and losses of predictions; numbers of pairs in order"
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return one exchange."""
         return [Exchange(self.message, self.sums, self.append, self.update_spec)]
 
     def update_spec(self, state: State) -> UpdateSpec:
-        """Return the form of seven numbers for each outcome."""
-        return UpdateSpec((self.n_outcomes, 7))
+        """Return the form of seven numbers and a one for each outcome."""
+        return UpdateSpec((self.n_outcomes, 8))
 
+    @zeros_of_few_rows
     def sums(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """Return the sums of a client."""
         centres, units = message[2:]
         outcomes = self.outcomes(client, message)
         parts = zip(outcomes, centres, units, strict=True)
-        return np.array([self._sums_of(*part) for part in parts])
+        return _with_ones(np.array([self._sums_of(*part) for part in parts]))
+
+    def pooled(self, state: State) -> MeasuredMeans:
+        """Return the means over the rows that are measured, of the pairs too."""
+        return _means_of_measured(state[-1], self.n_outcomes)
 
     def _sums_of(self, outcome: Outcome, centre: float, unit: float) -> Array:
         """Return the means of predictions, outcomes, losses and squares, and the pairs.
 
-        With n rows of all clients the weighted means of the last three are the pairs over n^2,
-        those in order over n^2, and the variance of these over n^3.
+        With n rows of all clients, of which m are measured, the means over these of the last three
+        are the pairs over n m, those in order over n m, and the variance of these over n^2 m.
         """
         predictor, targets, loss = scaled(outcome, centre, unit).outcome
         losses = loss.values(predictor, targets)
@@ -235,16 +303,18 @@ class CalibrationSums(OfPredictions):
     n_coefficients: int
 
     description: ClassVar[str] = "calibration of the model on all rows"
+    form: ClassVar[str] = "loss, gradient and Hessian of a calibration line"
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return one exchange."""
         return [Exchange(self.message, self.sums, self.append, self.update_spec)]
 
     def update_spec(self, state: State) -> UpdateSpec:
-        """Return the form of values, gradients and Hessians."""
+        """Return the form of values, gradients and Hessians, and ones."""
         k = self.n_coefficients
-        return UpdateSpec((self.n_outcomes, 1 + k + k**2))
+        return UpdateSpec((self.n_outcomes, 1 + k + k**2 + 1))
 
+    @zeros_of_few_rows
     def sums(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """Return the sums of a client at the lines of the message."""
         centres, units, lines = message[2:]
@@ -254,12 +324,12 @@ class CalibrationSums(OfPredictions):
         ):
             parts = line_sums(scaled(outcome, centre, unit), line)
             rows.append(np.concatenate([part.reshape(-1) for part in parts]))
-        return np.array(rows)
+        return _with_ones(np.array(rows))
 
     def line_sums(self, state: State) -> LineSums:
-        """Return the sums over all clients."""
+        """Return the means over the rows that are measured."""
         k = self.n_coefficients
-        sums = state[-1].reshape(self.n_outcomes, -1)
+        sums, _ = _means_of_measured(state[-1], self.n_outcomes)
         return LineSums(sums[:, 0], sums[:, 1 : 1 + k], sums[:, 1 + k :].reshape(-1, k, k))
 
 
@@ -284,16 +354,10 @@ def measures_of_counts(
     return [observed, predicted, d2, 2 * half_deviance]
 
 
-def measures_of(outcome: Outcome, min_rows: int) -> Array:
-    """Return the measures of one outcome on the rows of one client.
-
-    All are nan if there are fewer than `min_rows` rows, of all or of a class: the area under a
-    curve with a single event would be the rank of this row.
-    """
+def measures_of(outcome: Outcome) -> Array:
+    """Return the measures of one outcome on the rows of one client; nan if they miss a class."""
     predictor, targets, loss = outcome
     if loss.is_quadratic:
-        if len(targets) < min_rows:
-            return np.full(len(MEASURES_OF_NUMBERS), np.nan)
         squares = np.mean((predictor - targets) ** 2)
         variance = targets.var()
         r2 = 1 - squares / variance if variance > 0 else np.nan
@@ -302,8 +366,6 @@ def measures_of(outcome: Outcome, min_rows: int) -> Array:
         )
 
     if loss.class_labels is None:
-        if len(targets) < min_rows:
-            return np.full(len(MEASURES_OF_COUNTS), np.nan)
         half_deviance = float(loss.values(predictor, targets).mean())
         measures = measures_of_counts(
             float(loss.mean_of(predictor).mean()),
@@ -314,7 +376,7 @@ def measures_of(outcome: Outcome, min_rows: int) -> Array:
         return np.array([*measures, *calibrate(outcome)])
 
     is_event = targets > 0
-    if min(is_event.sum(), (~is_event).sum()) < max(min_rows, 1):
+    if is_event.all() or not is_event.any():
         return np.full(len(MEASURES_OF_LABELS), np.nan)
     probabilities = expit(predictor)
     pairs = count_pairs(predictor, is_event)

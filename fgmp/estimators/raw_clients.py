@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,7 +37,7 @@ class RawTableClients:
     Attributes
     ----------
     table : RawTable
-        The rows of all clients.
+        The rows of all clients, without small cells.
     targets, weights, groups, loss, min_rows
         As in `FederatedTable`.
     """
@@ -55,15 +55,22 @@ class RawTableClients:
 
     def statistics(self, levels: Levels) -> FederatedTable:
         """Return the clients with the columns of `RawTable.statistics`."""
-        return self._table_of(self.table.statistics(levels))
+        return self._table_of(lambda table: table.statistics(levels))
 
     def encoded(self, encoding: Encoding) -> FederatedTable:
         """Return the clients with columns of numbers."""
-        return self._table_of(encoding.encode(self.table))
+        return self._table_of(encoding.encode)
 
-    def _table_of(self, features: Array) -> FederatedTable:
+    def _table_of(self, columns_of: Callable[[RawTable], Array]) -> FederatedTable:
+        """Return the rows that take part; others need not fit the encoding."""
+        rows = np.flatnonzero(self.weights > 0)
         return FederatedTable(
-            features, self.targets, self.weights, self.groups, self.loss, self.min_rows
+            columns_of(self.table.take(rows)),
+            self.targets[rows],
+            self.weights[rows],
+            self.groups[rows],
+            self.loss,
+            self.min_rows,
         )
 
 

@@ -12,37 +12,15 @@ from ..fedgradmp import FedGradMP
 from ..method import Method
 from ..shared_support.method import SharedSupportGradMP
 from ..shared_support.newton import NewtonOnSupport
-from .client_sums import HeldOutLosses, MeanResiduals, Moments
-from .covariance import GradientProducts
-from .encoding import ObservedMeans
-from .own_intercepts import CommonIntercept, OwnIntercepts
-from .performance_sums import (
-    CalibrationSums,
-    ClientPerformance,
-    PooledPerformance,
-    PredictionUnits,
-)
+from .client_sums import ClientSums
 from .session import LoggedRun
 from .summary import SELECTED_BY, words_on_columns
-from .unit_check import UnitComparison
 
-# What a client sends in one exchange, in words that need no knowledge of the method.
+# What a client sends for a method that trains a model. Sums say it themselves: `ClientSums.form`.
 _FORMS: dict[type[Method], str] = {
-    Moments: "means and mean squares of all columns and the outcome",
     SharedSupportGradMP: "gradients of the mean loss; Hessians on the features under trial; losses",
     FedGradMP: "coefficients of the features that the client selects; losses",
     NewtonOnSupport: "Hessian and gradient of the mean loss on the selected features; losses",
-    HeldOutLosses: "mean losses of the candidate models on held-out rows; squared differences",
-    GradientProducts: "loss, Hessian, and outer product of the gradient, at the final model",
-    ObservedMeans: "means of columns, shares of missing values and of the levels of categories",
-    MeanResiduals: "the mean residual",
-    ClientPerformance: "AUC or R2, losses and calibration, of each client by itself",
-    PredictionUnits: "mean and mean square of the predictions",
-    PooledPerformance: "means and losses of predictions; numbers of pairs in order",
-    CalibrationSums: "loss, gradient and Hessian of a calibration line",
-    OwnIntercepts: "the intercept of the group, once, averaged with none",
-    CommonIntercept: "mean loss, slope and curvature in an intercept that all have in common",
-    UnitComparison: "logarithms of deviations; which columns are far off the others",
 }
 
 
@@ -74,6 +52,8 @@ class Sent(NamedTuple):
 
 def form_of(method: Method) -> str:
     """Return what a client sends for a method, in words."""
+    if isinstance(method, ClientSums):
+        return method.form
     for kind in type(method).__mro__:
         if kind in _FORMS:
             return _FORMS[kind]

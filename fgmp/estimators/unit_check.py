@@ -23,6 +23,7 @@ from ..sparse_model import Array
 from ..updates import UpdateSpec
 from .client_sums import ClientSums, State, columns_of
 from .session import Session, share_of
+from .small_cells import Counts
 from .standardization import StandardizationStats
 
 # A spread is far off if it differs from the common one by this factor: centimetres for
@@ -81,6 +82,8 @@ class UnitComparison(ClientSums):
     with_ids: bool
 
     description: ClassVar[str] = "columns in other units"
+    form: ClassVar[str] = "logarithms of deviations; which columns are far off the others"
+    counts: ClassVar[Counts] = Counts.ROWS
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return two exchanges."""

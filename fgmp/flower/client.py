@@ -117,11 +117,20 @@ def client_app(
     ...     return X, 3 * X[:, 2]
     >>> app = client_app(load)  # doctest: +SKIP
     """
+
+    def load_rows(context: Any, settings: Mapping[str, Any], method: Method | None) -> Any:
+        return load(context, settings)
+
+    return app_of(Site(load_rows, masked_only, tuple(kinds), introduce), mods)
+
+
+def app_of(site: "Site", mods: Sequence[Any]) -> Any:
+    """Return the ClientApp whose replies are the answers of a client, with Flower's mods."""
     with needs("federation on Flower", FLOWER):
         from flwr.app import Message as FlowerMessage
         from flwr.clientapp import ClientApp
+
     app = ClientApp(mods=list(mods))
-    site = _Site(load, masked_only, tuple(kinds), introduce)
 
     def reply(message: Any, context: Any) -> Any:
         try:
@@ -153,10 +162,18 @@ class _Computed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Site:
-    """How a client answers: from rows that `load` reads, and with what the run's state holds."""
+class Site:
+    """How a client answers: from rows that it reads, and with what the run's state holds.
 
-    load: Load
+    Attributes
+    ----------
+    load : callable (context, settings, method) -> (features, targets)
+        Reads the rows for a question of a method, or, for None, to say who the client is.
+    masked_only, kinds, introduce
+        As in `client_app`.
+    """
+
+    load: Callable[[Any, Mapping[str, Any], Method | None], tuple[Any, Any]]
     masked_only: bool
     kinds: tuple[type, ...]
     introduce: Introduce | None = None
@@ -189,7 +206,7 @@ class _Site:
 
     def _introduction(self, question: Fields, context: Any) -> Any:
         """Say who this client is."""
-        rows = self._rows(question, context)
+        rows = self._rows(question, context, None)
         fields: dict[str, Any] = {
             "rows": len(rows.targets),
             "features": rows.n_features,
@@ -225,7 +242,7 @@ class _Site:
         """Return the method of the run, and this client alone, prepared for it."""
         run = fields_of(context.state)
         method: Method = from_json(run["method"], arrays_of(context.state["arrays"]), self.kinds)
-        rows = self._rows(run, context)
+        rows = self._rows(run, context, method)
         targets = rows.targets
         if targets.dtype.kind == "f":
             targets = targets.astype(run["dtype"], copy=False)
@@ -237,9 +254,9 @@ class _Site:
         )
         return method, LocalClients(client).prepare(method)
 
-    def _rows(self, fields: Fields, context: Any) -> Federation:
+    def _rows(self, fields: Fields, context: Any, method: Method | None) -> Federation:
         """Read the rows, with the settings and the loss that the server has sent."""
-        features, targets = self.load(context, json.loads(fields["settings"]))
+        features, targets = self.load(context, json.loads(fields["settings"]), method)
         loss = from_json(fields["loss"], kinds=self.kinds)
         return Federation.from_arrays([features], [targets], loss)
 

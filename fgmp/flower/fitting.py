@@ -14,11 +14,10 @@ from typing import Any, cast
 import numpy as np
 
 from .._support.optional import needs
-from .._support.validation import check_protocol, check_sequence
+from .._support.validation import check_integer, check_protocol, check_sequence
 from .._support.warnings import warn_user
 from ..estimators.client_sums import HeldOutLosses, MeanResiduals, Moments
 from ..estimators.covariance import GradientProducts
-from ..estimators.disclosure import few_rows_in_sums
 from ..estimators.encoding import Encoding, EncodingPlan, ObservedMeans, RawTable, plan_of
 from ..estimators.federated_table import (
     LOSSES_OF_NUMBERS,
@@ -33,10 +32,17 @@ from ..estimators.own_intercepts import CommonIntercept, OwnIntercepts
 from ..estimators.performance_sums import (
     CalibrationSums,
     ClientPerformance,
+    OfPredictions,
     PooledPerformance,
     PredictionUnits,
 )
 from ..estimators.session import round_in_words, stage_in_words
+from ..estimators.small_cells import (
+    WHAT_SMALL_CELLS_BECOME,
+    FilledTable,
+    few_rows_in_sums,
+    fill_small_cells,
+)
 from ..estimators.standardization import Standardization
 from ..estimators.unit_check import UnitComparison
 from ..losses import LogisticLoss, Loss, SoftmaxLoss
@@ -44,7 +50,7 @@ from ..method import Call, Method
 from ..recording import Run
 from ..sparse_model import Array
 from ..updates import Message
-from .client import PublicError, client_app
+from .client import PublicError, Site, app_of
 from .records import Fields, Reply, printable
 from .transport import OverFlower
 
@@ -73,7 +79,9 @@ SUMS_OF_FITS = (
 )
 
 
-def table_app(read: ReadTable, **options: Any) -> Any:
+def table_app(
+    read: ReadTable, *, min_rows: int = 5, masked_only: bool = False, mods: Sequence[Any] = ()
+) -> Any:
     """Return the client's side of `fit_over`, a ClientApp.
 
     Parameters
@@ -82,9 +90,11 @@ def table_app(read: ReadTable, **options: Any) -> Any:
         Reads the client's own table: X of shape (n_samples, n_features), with its columns in the
         order of the names that the server sends, and y with the labels or numbers as they stand in
         the table. From a KeyError the server learns which of its own names are missing.
-    **options
-        `masked_only` and `mods` of `client_app`. Each node has a ``partition-id``, its index: 0,
-        1, ...
+    min_rows : int, default 5
+        The client takes part only where the estimator's `min_rows` is this number or more: it has
+        so many rows itself, and no sum tells of a level, or a gap, of fewer.
+    masked_only, mods
+        As in `client_app`. Each node has a ``partition-id``, its index: 0, 1, ...
 
     Examples
     --------
@@ -96,16 +106,20 @@ def table_app(read: ReadTable, **options: Any) -> Any:
     ...     return np.column_stack([table[name] for name in columns]), 3 * table["dose"]
     >>> app = table_app(read)  # doctest: +SKIP
     """
+    check_integer("min_rows", min_rows)
 
     def introduce(context: Any, settings: Mapping[str, Any]) -> Mapping[str, str]:
         plan = _plan_of(settings)
         if plan is None or not plan.open_categories:
             return {}
+        _check_min_rows(settings, None, min_rows)
         X, _ = _read(read, context, settings["features"])
-        levels = _raw_table(plan, X).levels()
+        table = fill_small_cells(_raw_table(plan, X), plan.names, settings["min_rows"]).table
+        levels = table.levels()
         return {"levels": json.dumps([[i, levels[i]] for i in plan.open_categories])}
 
-    def load(context: Any, settings: Mapping[str, Any]) -> tuple[Any, Array]:
+    def load(context: Any, settings: Mapping[str, Any], method: Method | None) -> tuple[Any, Array]:
+        _check_min_rows(settings, method, min_rows)
         read_X, y = _read(read, context, settings["features"])
         if len(y) < settings["min_rows"]:
             raise ValueError(
@@ -117,14 +131,18 @@ def table_app(read: ReadTable, **options: Any) -> Any:
         if plan is None:
             X = _in_precision(read_X)
         else:
-            X = _columns_of_numbers(plan, read_X, settings)
+            table = _raw_table(plan, read_X)
+            filled = FilledTable(table, ())
+            if not isinstance(method, OfPredictions):  # which are those of rows as they are
+                filled = fill_small_cells(table, plan.names, settings["min_rows"])
+            X = _columns_of_numbers(filled.table, settings)
 
         if settings["dtype"] is None:
-            if plan is None:
-                _warn_of_few_rows_in_sums(X, y, settings["features"], settings)
-            else:
-                columns, names = _columns_in_sums(plan, read_X)
-                _warn_of_few_rows_in_sums(columns, y, names, settings)
+            columns, names = X, settings["features"]
+            if plan is not None:
+                _warn_of_small_cells(filled.cells, settings)
+                columns, names = _columns_in_sums(plan, filled.table)
+            _warn_of_few_rows_in_sums(columns, y, names, settings)
             # The client says who it is, and only the number of its targets leaves it. Numbers stay
             # zero, which no precision of X refuses.
             return X, targets if classes else np.zeros(len(y), X.dtype)
@@ -136,7 +154,18 @@ def table_app(read: ReadTable, **options: Any) -> Any:
         view = client_view(training, standardization, _loss_of(classes, settings["loss"]))
         return view.features, view.targets
 
-    return client_app(load, introduce=introduce, **options)
+    return app_of(Site(load, masked_only, (), introduce), mods)
+
+
+def _check_min_rows(settings: Mapping[str, Any], method: Method | None, least: int) -> None:
+    """Raise an error if a server lets sums rest on fewer rows than the client does."""
+    asked = [settings["min_rows"]]
+    if settings["fold"] is not None:
+        asked.append(Fold(*settings["fold"]).min_rows)
+    if isinstance(method, (OfPredictions, HeldOutLosses)):
+        asked.append(method.min_rows)
+    if min(asked) < least:
+        raise PublicError(f"min_rows is {min(asked)}; expected at least {least} at this site")
 
 
 def _plan_of(settings: Mapping[str, Any]) -> EncodingPlan | None:
@@ -158,9 +187,8 @@ def _raw_table(plan: EncodingPlan, X: Any) -> RawTable:
     return table
 
 
-def _columns_of_numbers(plan: EncodingPlan, X: Any, settings: Mapping[str, Any]) -> Array:
+def _columns_of_numbers(table: RawTable, settings: Mapping[str, Any]) -> Array:
     """Return what a question is about: one column for each name, what means are of, or all."""
-    table = _raw_table(plan, X)
     if settings["encoding"] is not None:
         return Encoding.from_settings(settings["encoding"]).encode(table)
     if settings["levels"] is not None:
@@ -168,16 +196,24 @@ def _columns_of_numbers(plan: EncodingPlan, X: Any, settings: Mapping[str, Any])
     return np.nan_to_num(table.numbers, nan=0.0)
 
 
-def _columns_in_sums(plan: EncodingPlan, X: Any) -> tuple[Array, list[str]]:
+def _columns_in_sums(plan: EncodingPlan, table: RawTable) -> tuple[Array, list[str]]:
     """Return columns that sums are made of for a table with gaps and categories, and their names.
 
     They are numbers, where values are missing, and the levels that the client has itself.
     """
-    table = _raw_table(plan, X)
     levels = table.levels()
     names = [*plan.names, *(f"{name} is missing" for name in plan.names)]
     names += [f"{plan.names[index]}={level}" for index in sorted(levels) for level in levels[index]]
     return table.statistics(levels), names
+
+
+def _warn_of_small_cells(cells: Sequence[str], settings: Mapping[str, Any]) -> None:
+    """Say in the client's own log which levels and gaps are in none of its columns."""
+    if cells:
+        warn_user(
+            f"fewer than min_rows={settings['min_rows']} rows of this site have "
+            f"{preview(cells, _MOST_NAMES)}: {WHAT_SMALL_CELLS_BECOME}"
+        )
 
 
 def _warn_of_few_rows_in_sums(

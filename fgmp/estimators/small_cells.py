@@ -1,0 +1,281 @@
+"""The rule of small cells: which parts of a client's rows are too few for a number that leaves it.
+
+A cell is the rows of a client that have something in common: a class, a level of a category, or a
+value that is missing. It is small if there are such rows, and fewer than `min_rows`. What is made
+of a small cell alone is nearly those rows. The rule, in one process, over Flower and under masks:
+
+- A client with fewer than `min_rows` rows takes no part.
+- Levels and gaps that are small cells of a client are in none of its columns: the client counts
+  them as others, before it says or sums anything (`fill_small_cells`).
+- Measures that hold the classes against each other are zeros from a client with few rows of a
+  class (`Counts.CLASSES`).
+- A fit takes rows of every class, and its sums tell of a class of few rows (`Counts.ROWS`), as
+  docs/promises.md says. The fit, or the client in its own log, warns of that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from ..losses import Loss
+from ..sparse_model import Array, IndexArray
+from .groups import preview
+
+if TYPE_CHECKING:
+    from .encoding import RawTable
+
+# The level of rows whose own levels are small cells, where there are several of these.
+OTHER = "other"
+WHAT_SMALL_CELLS_BECOME = (
+    f"such levels count as {OTHER!r}, where a group has several, or as its most frequent level, "
+    "gaps as its mean or its most frequent level, and a few values that are known as missing"
+)
+
+
+class Counts(Enum):
+    """What a number that a client sends is made of, which decides on the rule for it.
+
+    Attributes
+    ----------
+    ROWS
+        All rows alike. Few rows of a class are told of, as by a mean of their class.
+    CLASSES
+        The rows of one class against those of the others, as in an area under a curve. A client
+        with few rows of a class sends zeros.
+    """
+
+    ROWS = "rows"
+    CLASSES = "classes"
+
+
+def is_small(counts: Array, min_rows: int) -> Array:
+    """Return which of some cells are small, by their numbers of rows."""
+    return np.asarray((counts > 0) & (counts < min_rows))
+
+
+def rows_of_classes(loss: Loss, targets: Array) -> IndexArray:
+    """Return the number of rows of each class, in the order of the labels; none for numbers."""
+    labels = loss.class_labels
+    if labels is None:
+        return np.zeros(0, np.intp)
+    return np.asarray(np.count_nonzero(targets[:, None] == labels, axis=0))
+
+
+def has_few_rows(loss: Loss, targets: Array, min_rows: int) -> bool:
+    """Return whether a client has fewer than `min_rows` rows, or of a class that it has."""
+    is_rare = is_small(rows_of_classes(loss, targets), min_rows)
+    return len(targets) < min_rows or bool(is_rare.any())
+
+
+class FilledTable(NamedTuple):
+    """The rows of a client without small cells.
+
+    Attributes
+    ----------
+    table : RawTable
+        The rows.
+    cells : tuple of str
+        The names of the cells that were small.
+    """
+
+    table: RawTable
+    cells: tuple[str, ...]
+
+
+def fill_small_cells(table: RawTable, names: Sequence[str], min_rows: int) -> FilledTable:
+    """Return the rows of a client as they enter its sums: no level and no gap is a small cell.
+
+    The client needs nothing but its own rows for that, so that nobody learns from its columns, or
+    from the set of its levels, which rows were in a small cell:
+
+    - Small levels of a category become one level, `OTHER`, if there are several and it is no small
+      cell itself. Otherwise their rows have the most frequent level of the client.
+    - Where few numbers are missing, they are the mean of the client's others. A category that is
+      missing in few rows has its most frequent level there.
+    - Where all but few values are missing, all are.
+
+    Parameters
+    ----------
+    table : RawTable
+        The rows of one client.
+    names : sequence of str
+        The names of its columns.
+    min_rows : int
+    """
+    numbers = table.numbers.copy()
+    texts = dict(table.texts)
+    cells: list[str] = []
+    for index, name in enumerate(names):
+        if index in texts:
+            texts[index] = _filled_levels(texts[index], name, min_rows, cells)
+        else:
+            numbers[:, index] = _filled_numbers(numbers[:, index], name, min_rows, cells)
+    return FilledTable(table._replace(numbers=numbers, texts=texts), tuple(cells))
+
+
+def fill_small_cells_of_groups(
+    table: RawTable, names: Sequence[str], groups: IndexArray, min_rows: int
+) -> FilledTable:
+    """Return the rows of all groups, each without its small cells, and cells of all groups.
+
+    Parameters
+    ----------
+    table : RawTable
+        The rows of all groups.
+    names : sequence of str
+        The names of its columns.
+    groups : ndarray of int, shape (n_rows,)
+        The group of each row, and -1 for rows that take no part, which stay as they are.
+    min_rows : int
+    """
+    numbers = table.numbers.copy()
+    texts = {index: column.copy() for index, column in table.texts.items()}
+    cells: list[str] = []
+    order = np.argsort(groups, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
+        if groups[rows[0]] < 0:
+            continue
+        filled = fill_small_cells(table.take(rows), names, min_rows)
+        numbers[rows] = filled.table.numbers
+        for index, column in filled.table.texts.items():
+            texts[index][rows] = column
+        cells += filled.cells
+    return FilledTable(table._replace(numbers=numbers, texts=texts), tuple(dict.fromkeys(cells)))
+
+
+def rare_classes_of_groups(
+    loss: Loss, targets: Array, groups: IndexArray, min_rows: int
+) -> list[tuple[int, int]]:
+    """Return the groups and the classes, as indices, that have a row together, and few.
+
+    Parameters
+    ----------
+    loss : Loss
+        Of labels; numbers have no classes.
+    targets : ndarray, shape (n_rows,)
+        As the loss takes them.
+    groups : ndarray of int, shape (n_rows,)
+        The group of each row, and -1 for rows that take no part.
+    min_rows : int
+    """
+    if loss.class_labels is None:
+        return []
+    n_groups = int(groups.max()) + 1
+    counts = [
+        np.bincount(groups[(targets == label) & (groups >= 0)], minlength=n_groups)
+        for label in loss.class_labels
+    ]
+    found = np.argwhere(is_small(np.column_stack(counts), min_rows))
+    return [(int(group), int(label)) for group, label in found]
+
+
+def _filled_numbers(column: Array, name: str, min_rows: int, cells: list[str]) -> Array:
+    """Return a column of numbers whose gaps, and whose other values, are no small cell."""
+    is_missing = np.isnan(column)
+    n_missing, n_known = int(is_missing.sum()), int((~is_missing).sum())
+    if not n_missing or not n_known:
+        return column
+    if is_small(np.array(n_known), min_rows):
+        cells.append(f"{name} is known")
+        return np.full(len(column), np.nan)
+    if is_small(np.array(n_missing), min_rows):
+        cells.append(f"{name} is missing")
+        return np.where(is_missing, column[~is_missing].mean(), column)
+    return column
+
+
+def _filled_levels(column: Array, name: str, min_rows: int, cells: list[str]) -> Array:
+    """Return a column of levels in which neither a level nor a gap is a small cell."""
+    counts = Counter(level for level in column.tolist() if level is not None)
+    n_known = counts.total()
+    n_missing = len(column) - n_known
+    if not n_known:
+        return column
+    if n_missing and is_small(np.array(n_known), min_rows):
+        cells.append(f"{name} is known")
+        return np.full(len(column), None, object)
+
+    merged = _merged_levels(counts, min_rows)
+    cells += [f"{name}={level}" for level in sorted(merged)]
+    of_missing = None
+    if is_small(np.array(n_missing), min_rows):
+        cells.append(f"{name} is missing")
+        after = Counter(merged.get(level, level) for level in counts.elements())
+        of_missing = _most_frequent(after)
+    filled = np.empty(len(column), object)
+    filled[:] = [
+        of_missing if level is None else merged.get(level, level) for level in column.tolist()
+    ]
+    return filled
+
+
+def _merged_levels(counts: Counter[str], min_rows: int) -> dict[str, str]:
+    """Return what small levels become, by their names, from the numbers of rows of all levels."""
+    small = [level for level, count in counts.items() if count < min_rows and len(counts) > 1]
+    pooled = sum(counts[level] for level in small)
+    has_other = counts[OTHER] >= min_rows
+    if has_other or (len(small) > 1 and pooled >= min_rows):
+        return dict.fromkeys(small, OTHER)
+    usual = _most_frequent(counts)
+    return {level: usual for level in small if level != usual}
+
+
+def _most_frequent(counts: Counter[str]) -> str:
+    """Return the level of most rows, the first in increasing order of several."""
+    return min(counts, key=lambda level: (-counts[level], level))
+
+
+def few_rows_in_sums(
+    X: Any, y: Array, names: Sequence[str], classes: Sequence[Any] | None, min_rows: int
+) -> str:
+    """Return which sums over the rows of a client rest on few of them, in words; "" if none does.
+
+    The sum of x over the rows of a class follows from the gradient and the sum over all rows. The
+    sum of x over the rows in which a column has another value than its usual one follows from the
+    Hessian. If these rows are fewer than `min_rows`, the sums are nearly rows.
+
+    Parameters
+    ----------
+    X : ndarray or SciPy sparse array, shape (n_rows, n_features)
+    y : ndarray, shape (n_rows,)
+        Labels as in `classes`, or numbers.
+    names : sequence of str
+        The columns of X.
+    classes : sequence or None
+        The labels, or None for numbers.
+    min_rows : int
+    """
+    parts = []
+    if classes is not None:
+        counts = np.array([np.count_nonzero(np.asarray(y) == label) for label in classes])
+        is_rare = is_small(counts, min_rows)
+        rare = [str(classes[c]) for c in np.flatnonzero(is_rare).tolist()]
+        if rare:
+            parts.append(f"have a class of {preview(rare, 5)}")
+    is_rare = is_small(_rows_with_unusual_values(X), min_rows)
+    columns = [names[j] for j in np.flatnonzero(is_rare).tolist()]
+    if columns:
+        parts.append(f"have an unusual value in {preview(columns, 5)}")
+    return " or ".join(parts)
+
+
+def _rows_with_unusual_values(X: Any) -> IndexArray:
+    """Return for each column the number of rows whose value is not the usual one, the median.
+
+    If only few rows differ from the most frequent value, the median is that value. The usual value
+    of a sparse column is zero, or what is stored if zeros are fewer.
+    """
+    if sparse.issparse(X):
+        stored = sparse.csc_array(X)
+        n_stored = np.diff(stored.indptr)
+        return np.asarray(np.minimum(n_stored, X.shape[0] - n_stored))
+    # Of an even number of rows the lower middle one: a mean of two is in no row.
+    middle = (len(X) - 1) // 2
+    medians = np.partition(X, middle, axis=0)[middle]
+    return np.asarray(np.count_nonzero(X != medians, axis=0))
