@@ -191,6 +191,7 @@ def test_class_weight_gives_coefficients_of_scikit_learn():
         np.testing.assert_allclose(ours.coef_[:, ours.support_], expected, rtol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:fewer than min_rows=5 rows are of the class")
 def test_refit_of_nearly_separable_classes_converges():
     """The gradient vanishes at the model, which four Newton steps do not reach."""
     X, z, groups, rng = linear_score_table(n_features=8)

@@ -47,6 +47,8 @@ _PRODUCT_DIGITS = 3
 _NEGLIGIBLE = 1e-10
 # A coefficient is unidentified if it has more than this part in a direction without curvature.
 _PART_OF_NULL_DIRECTION = 1e-6
+# Sums under masks are exact to this share of a mean square.
+_ROUNDING_OF_SQUARES = 1e-6
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,11 @@ class Covariance:
         group if these have intercepts of their own; about zero if there is no intercept.
     class_rows : ndarray, shape (n_classes,), or None
         The weight of the rows of each class, in the order of ``classes_``; None for numbers.
+    indicator_shares : ndarray, shape (k,), or None
+        Of a coefficient of a column of zeros and ones the share of the weight of all rows that has
+        a one; nan for other columns. None in a file of an earlier version.
+    n_samples : int or None
+        The number of rows, whatever their weights.
     """
 
     columns: IndexArray
@@ -201,6 +208,8 @@ class Covariance:
     is_ridge: bool
     deviations: Array
     class_rows: Array | None = None
+    indicator_shares: Array | None = None
+    n_samples: int | None = None
 
     def __repr__(self) -> str:
         return f"Covariance of {len(self.values)} coefficients from {self.n_groups} groups"
@@ -326,7 +335,28 @@ def _covariance(
         is_ridge=ridge > 0,
         deviations=stats.deviations,
         class_rows=class_rows,
+        indicator_shares=np.append(_indicator_shares(stats, settings), np.nan)[
+            atoms - settings.n_intercepts
+        ],
+        n_samples=settings.n_rows,
     )
+
+
+def _indicator_shares(stats: StandardizationStats, settings: FitSettings) -> Array:
+    """Return the share of ones in each column of zeros and ones; nan for other columns.
+
+    The mean square of such a column is its mean, as it is of no column of measurements. It is not
+    known where deviations are from the means of each client: only the columns that an encoding has
+    made are then taken for zeros and ones.
+    """
+    shares = stats.means[: settings.n_features]
+    squares = stats.deviations**2
+    if settings.centring == "mean":
+        squares = squares + shares**2
+    is_indicator = np.abs(squares - shares) <= _ROUNDING_OF_SQUARES * shares
+    is_indicator &= (settings.centring != "client") & (stats.deviations > 0)
+    is_indicator[list(settings.indicators)] = True
+    return np.where(is_indicator, shares, np.nan)
 
 
 def _to_original_units(

@@ -188,6 +188,15 @@ class Encoding:
         # A category of one level has no column: blocks are numbered without it.
         return tuple(np.unique(blocks, return_inverse=True)[1].tolist())
 
+    def indicators(self) -> tuple[int, ...]:
+        """Return the columns of zeros and ones: those of levels, and of what is missing."""
+        is_indicator = [
+            variable.is_category or name != variable.name
+            for variable in self.variables
+            for name in variable.columns()
+        ]
+        return tuple(np.flatnonzero(is_indicator).tolist())
+
     def columns_of(self, variables: Sequence[int]) -> tuple[int, ...]:
         """Return the columns of numbers of some variables."""
         lengths = [len(variable.columns()) for variable in self.variables]

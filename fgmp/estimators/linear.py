@@ -94,6 +94,7 @@ from .session import (
 from .small_cells import (
     WHAT_SMALL_CELLS_BECOME,
     fill_small_cells_of_groups,
+    is_small,
     rare_classes_of_groups,
 )
 from .summary import Summary, names_of_features, summarize
@@ -245,8 +246,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             passed = table, *passed[1:]
         if groups is None:
             min_rows = 1
-        rare = rare_classes_of_groups(loss, targets, codes_of_rows, min_rows)
-        self._advise_on_rare_classes(labels, rare)
+        if min_rows > 1:
+            self._advise_on_rare_classes(loss, targets, codes_of_rows)
         verbose = self.verbose
         if verbose == "auto" and is_called_by_model_selection():
             verbose = False  # the lines of several fits would be one heap
@@ -301,6 +302,10 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             self._fit_clients(clients, report)
         else:
             self._fit_raw_clients(clients, plan, report)
+        rows = getattr(getattr(self, "covariance_", None), "class_rows", None)
+        if rows is not None:  # sums of rows, which have no weights
+            is_rare = is_small(np.round(rows, 6), self.min_rows)
+            self._warn_of_rare_classes_of_all(np.flatnonzero(is_rare).tolist())
         return self
 
     def _fit_raw_clients(
@@ -425,6 +430,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             is_private=self.private is not None,
             always_include=self._always_included(),
             block_of=self.encoding_.block_of() if hasattr(self, "encoding_") else None,
+            indicators=self.encoding_.indicators() if hasattr(self, "encoding_") else (),
         )
 
     def _strength(self) -> float:
@@ -733,21 +739,36 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 f"with one intercept. fit takes groups=...; {_IN_SKLEARN.format('fit')}",
             )
 
-    def _advise_on_rare_classes(self, groups: Array, rare: list[tuple[int, int]]) -> None:
-        """Warn of classes of which a group has few rows, unless masks add up all groups first."""
-        if self.secure or not rare:
+    def _advise_on_rare_classes(self, loss: Loss, targets: Array, groups: IndexArray) -> None:
+        """Warn of classes of which a group has few rows, or with masks all groups together."""
+        if self.secure:
+            found = rare_classes_of_groups(loss, targets, np.minimum(groups, 0), self.min_rows)
+            self._warn_of_rare_classes_of_all([label for _, label in found])
             return
+        names = self.groups_.tolist()
+        codes = np.unique(groups[groups >= 0]).tolist()
         words = [
-            f"{self.classes_.tolist()[label]!r} at the group {groups.tolist()[group]!r}"
-            for group, label in rare
+            f"{self.classes_.tolist()[label]!r} at the group {names[codes.index(group)]!r}"
+            for group, label in rare_classes_of_groups(loss, targets, groups, self.min_rows)
         ]
-        more = f" and {len(words) - N_NAMED} more" if len(words) > N_NAMED else ""
-        advise_once(
-            "rare classes",
-            f"fewer than min_rows={self.min_rows} rows are of the class "
-            f"{', '.join(words[:N_NAMED])}{more}: they take part, and the sums of a group tell of "
-            "them in the open; secure=True adds up the rows of all groups first",
-        )
+        if words:
+            more = f" and {len(words) - N_NAMED} more" if len(words) > N_NAMED else ""
+            advise_once(
+                "rare classes",
+                f"fewer than min_rows={self.min_rows} rows are of the class "
+                f"{', '.join(words[:N_NAMED])}{more}: they take part, and the sums of a group tell "
+                "of them in the open; secure=True adds up the rows of all groups first",
+            )
+
+    def _warn_of_rare_classes_of_all(self, labels: list[int]) -> None:
+        """Warn of classes, by their indices, of which all groups together have few rows."""
+        if labels:
+            names = preview([self.classes_.tolist()[label] for label in labels], N_NAMED)
+            advise_once(
+                "rare classes of all",
+                f"fewer than min_rows={self.min_rows} rows of all groups are of the class {names}: "
+                "the model tells of them",
+            )
 
     def _advise_on_codes(self, names: list[str]) -> None:
         """Warn of columns, given by name, of numbers that may be codes of kinds."""
@@ -1438,6 +1459,9 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     missing_ : ndarray
         The other groups: those with fewer than `min_rows` rows, or without a positive weight. Over
         Flower they are the clients that did not reply to the end.
+    n_rows_left_out_ : int
+        How many rows of a positive weight the other groups have, after `fit`. Over Flower these say
+        nothing of themselves.
     sparsity_, C_, method_, n_iter_ : int, float, str, int
         tau, C and the method, as given or chosen, and the number of rounds.
     history_ : dict of ndarray

@@ -34,6 +34,8 @@ _PARAMETERS = (
 # Those that files of an earlier version do not have, or not every estimator.
 _LATER_PARAMETERS = ("loss", "missing", "always_include", "categories", "random_state")
 _ATTRIBUTES = ("n_features_in_", "sparsity_", "C_", "method_", "n_iter_")
+# Those that a fit over a network, or a file of an earlier version, does not have.
+_LATER_ATTRIBUTES = ("n_rows_left_out_",)
 _LISTS = ("groups_", "missing_", "classes_", "feature_names_in_")
 _PATH_COLUMNS = ("sparsity", "C", "score", "standard_error")
 _COVARIANCE_NUMBERS = (
@@ -75,7 +77,11 @@ def model_to_json(model: Any) -> str:
             for name, value in model.get_params(deep=False).items()
             if name in (*_PARAMETERS, *_LATER_PARAMETERS) and _is_plain(value)
         },
-        "attributes": {name: _encode(getattr(model, name)) for name in _ATTRIBUTES},
+        "attributes": {
+            name: _encode(getattr(model, name))
+            for name in (*_ATTRIBUTES, *_LATER_ATTRIBUTES)
+            if name in _ATTRIBUTES or hasattr(model, name)
+        },
         "lists": {
             name: _json_values(name, getattr(model, name))
             for name in _LISTS
@@ -156,6 +162,9 @@ def _decoded_model(content: dict[str, Any]) -> Any:
     model.fgmp_version_ = str(content["fgmp"])
     for name in _ATTRIBUTES:
         setattr(model, name, _decode(content["attributes"][name]))
+    for name in _LATER_ATTRIBUTES:
+        if name in content["attributes"]:
+            setattr(model, name, int(content["attributes"][name]))
     for name, values in content["lists"].items():
         if name not in _LISTS:
             raise KeyError(name)
@@ -228,6 +237,9 @@ def _encode_covariance(covariance: Covariance, names: Any) -> dict[str, Any]:
         encoded[name] = None if array is None else _without_nan(array)
     if covariance.class_rows is not None:
         encoded["class_rows"] = covariance.class_rows.tolist()
+    if covariance.indicator_shares is not None:
+        encoded["indicator_shares"] = _without_nan(covariance.indicator_shares)
+        encoded["n_samples"] = _encode(covariance.n_samples)
     encoded["deviations"] = [
         {
             "column": column,
@@ -254,7 +266,9 @@ def _decode_covariance(content: dict[str, Any], n_features: int) -> Covariance:
     if k and not (-1 <= columns.min() and columns.max() < n_features):
         raise ValueError("the covariance is of columns that the model does not have")
     by_group = content["by_group"]
-    class_rows = content.get("class_rows")  # which files of an earlier version do not have
+    # What files of an earlier version do not have.
+    class_rows = content.get("class_rows")
+    shares = content.get("indicator_shares")
     return Covariance(
         columns=columns,
         outputs=np.asarray(content["outputs"], np.intp).reshape(k),
@@ -263,6 +277,8 @@ def _decode_covariance(content: dict[str, Any], n_features: int) -> Covariance:
         by_group=None if by_group is None else np.asarray(by_group, np.float64).reshape(k, k),
         deviations=deviations,
         class_rows=None if class_rows is None else np.asarray(class_rows, np.float64),
+        indicator_shares=None if shares is None else np.asarray(shares, np.float64).reshape(k),
+        n_samples=None if shares is None else int(content["n_samples"]),
         **numbers,
     )
 

@@ -120,6 +120,8 @@ folds, n_folds, is_secure, is_private
     block_of : tuple of int, or None
         The block of each column, from 0 on: columns of a block are selected together, and count
         once. None if each column stands alone.
+    indicators : tuple of int
+        The columns that are known to be zeros and ones.
     """
 
     info: ProblemInfo
@@ -145,6 +147,7 @@ folds, n_folds, is_secure, is_private
     coefficients_only: bool = False
     always_include: tuple[int, ...] = ()
     block_of: tuple[int, ...] | None = None
+    indicators: tuple[int, ...] = ()
 
     @property
     def loss(self) -> Loss:

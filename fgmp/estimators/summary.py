@@ -24,6 +24,8 @@ _FEW_GROUPS_FOR_ERRORS = 30
 # intervals too narrow (Peduzzi et al., A simulation study of the number of events per variable,
 # Journal of Clinical Epidemiology 49, 1996).
 _EVENTS_PER_FEATURE = 10
+# The coefficient of an indicator of fewer rows is marked, whatever `min_rows` is.
+_FEW_ROWS = 5
 _WIDTH = 100
 # How the features were selected, and why so, by `method_` of an estimator.
 SELECTED_BY = {
@@ -43,6 +45,7 @@ _HEADINGS = {
     "rate_ratio_per_deviation": "RR per sd",
     "standard_error": "se",
     "standard_error_by_group": "se (groups)",
+    "rows": "rows",
 }
 _BOUNDS = {"lower": "low", "upper": "high"}
 _BY_GROUP = {"": "", "_by_group": " (groups)"}
@@ -61,7 +64,10 @@ class Summary:
         ``rate_ratio`` and ``rate_ratio_per_deviation``; ``standard_error``, ``lower`` and ``upper``
         of the coefficient, model-based; and the same ``_by_group``, of the cluster sandwich with
         the groups as clusters, nan if that was not summed. Where there is a ratio, its intervals
-        too: ``odds_ratio_lower``, ``odds_ratio_upper_by_group`` and so on.
+        too: ``odds_ratio_lower``, ``odds_ratio_upper_by_group`` and so on. If there are columns of
+        zeros and ones, ``rows``, how many rows have a one (by their weights), nan for other
+        columns; and ``few_rows``, whether these, or those with a zero, are fewer than 5, or than
+        `min_rows`. The table that is printed marks them.
     title : str
         The model, and of how many rows and groups it is.
     notes : tuple of str
@@ -145,8 +151,13 @@ class Summary:
             if name in self.columns
             and not (name.endswith("by_group") and np.isnan(self.columns[name]).all())
         }
-        columns = [[_cell(value) for value in column] for column in shown.values()]
-        return [headings[name] for name in shown], [list(row) for row in zip(*columns, strict=True)]
+        cells = {name: [_cell(value) for value in column] for name, column in shown.items()}
+        if "rows" in cells:
+            marks = np.where(self.columns["few_rows"], " *", "")
+            cells["rows"] = [cell + mark for cell, mark in zip(cells["rows"], marks, strict=True)]
+        return [headings[name] for name in shown], [
+            list(row) for row in zip(*cells.values(), strict=True)
+        ]
 
 
 def _cell(value: Any) -> str:
@@ -196,7 +207,47 @@ def summarize(model: Any, level: float) -> Summary:
     columns |= _errors(covariance, covariance.by_group, covariance.n_groups - 1, level, "_by_group")
     if ratio:
         columns |= _intervals_of_ratio(ratio, columns, covariance.columns >= 0)
-    return Summary(columns, _title(model, covariance), _notes(model, covariance, level), level)
+    columns |= _rows_behind(covariance, _fewest_rows(model))
+    notes = (*_notes(model, covariance, level), *_notes_on_rows(model, columns))
+    return Summary(columns, _title(model, covariance), notes, level)
+
+
+def _fewest_rows(model: Any) -> int:
+    """Return from how many rows on the coefficient of an indicator has no mark."""
+    return max(int(model.min_rows), _FEW_ROWS)
+
+
+def _rows_behind(covariance: Covariance, fewest: int) -> dict[str, Array]:
+    """Return the rows behind the coefficients of indicators, and whether they are few."""
+    shares = covariance.indicator_shares
+    if shares is None or covariance.n_samples is None or np.isnan(shares).all():
+        return {}
+    rows = np.round(shares * covariance.n_samples, 6)
+    return {"rows": rows, "few_rows": np.fmin(rows, covariance.n_samples - rows) < fewest}
+
+
+def _notes_on_rows(model: Any, columns: dict[str, Array]) -> list[str]:
+    """Return which rows are left out, and of which coefficients few rows decide."""
+    notes = []
+    if columns.get("few_rows", np.zeros(1)).any():
+        notes.append(
+            f"Rows marked with *: fewer than {_fewest_rows(model)} have a one, or a zero, in this "
+            "column. Its coefficient tells of their outcomes, and no interval holds for so few."
+        )
+    if hasattr(model, "encoding_") and model.min_rows > 1:
+        notes.append(
+            f"A level or a gap that fewer than min_rows={model.min_rows} rows of a group have is "
+            "in no column."
+        )
+    n_left_out = getattr(model, "n_rows_left_out_", 0)
+    if n_left_out:
+        n_groups = len(model.missing_)
+        notes.append(
+            f"Left out: {n_left_out} {'row' if n_left_out == 1 else 'rows'} of groups with fewer "
+            f"than min_rows={model.min_rows} rows ({n_groups} of "
+            f"{n_groups + len(model.groups_)} groups take no part)."
+        )
+    return notes
 
 
 def _name_of_ratio(model: Any) -> str:
