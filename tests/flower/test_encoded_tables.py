@@ -1,6 +1,7 @@
 """Counts, own intercepts, missing values and categories over Flower: the bits of one process."""
 
 import json
+from functools import wraps
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,9 @@ import pytest
 from in_process_grid import InProcessGrid
 
 import fgmp
-from fgmp.flower import bootstrap_over, fit_over, table_app
+from fgmp.estimators.client_sums import HeldOutLosses
+from fgmp.estimators.performance_sums import PooledPerformance
+from fgmp.flower import bootstrap_over, fit_over, performance_over, table_app
 
 pytestmark = pytest.mark.filterwarnings("ignore:the rounds ran out", "ignore::fgmp.AdviceWarning")
 NAMES = ["age", "sex", "pain", "chol", "noise"]
@@ -178,3 +181,105 @@ def test_client_is_warned_of_a_level_and_a_gap_of_few_rows():
     grid = grid_of(X, SCORE)
     with pytest.warns(fgmp.AdviceWarning, match="'age is missing', 'sex=x'"):
         fit_over(REGRESSOR(2, rounds=1, **ENCODED), grid, 3, NAMES, report=lambda line: None)
+
+
+# Small cells.
+
+
+def table_with_small_cells():
+    """Return the table with a ward that one client has often, and others in a few rows."""
+    X = TABLE.assign(sex=TABLE["sex"].astype(object))
+    for client, n_rows in enumerate((20, 4, 3)):
+        X.loc[np.flatnonzero(GROUPS == client)[:n_rows], "sex"] = "x"
+    X.loc[np.flatnonzero(GROUPS == 2)[3:6], "sex"] = "y"
+    X.loc[np.flatnonzero(GROUPS == 1)[:3], "age"] = np.nan
+    return X
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_small_cells_over_flower_have_the_bits_of_one_process(secure):
+    """Of a fit and its bootstrap; performance is that of the rows as they are, in both."""
+    X = table_with_small_cells()
+    levels = {**LEVELS, "sex": ["f", "m", "x", "y"]} if secure else ["sex", "pain"]
+    options = {"method": "shared", "missing": "indicator", "categories": levels}
+    estimator = CLASSIFIER("all", secure=secure, **options)
+    over_flower = fit_over_grid(estimator, X, CLASSES > 0, grid_of(X, CLASSES > 0))
+    in_process = estimator.fit(X, CLASSES > 0, GROUPS)
+    assert over_flower.encoding_ == in_process.encoding_
+    names = in_process.encoding_.column_names()
+    assert {"sex=x", "sex=other"} <= set(names) and not {"sex=y", "age is missing"} & set(names)
+    np.testing.assert_array_equal(over_flower.coef_, in_process.coef_)
+    assert repr(over_flower.summary()) == repr(in_process.summary())
+
+    quiet = {"report": lambda line: None}
+    there = performance_over(over_flower, grid_of(X, CLASSES > 0), 3, by="all", **quiet).columns
+    here = in_process.performance(X, CLASSES > 0, GROUPS, by="all").columns
+    for name in ("auc", "brier", "intercept", "slope"):
+        np.testing.assert_array_equal(there[name], here[name])
+    if not secure:
+        grid = grid_of(X, CLASSES > 0)
+        over = bootstrap_over(over_flower, grid, 3, n_resamples=2, random_state=0, **quiet)
+        np.testing.assert_array_equal(over.coef, in_process.bootstrap(2, random_state=0).coef)
+
+
+def test_level_of_few_rows_is_in_no_message_of_a_client():
+    """Not its name, and not its number of rows: what it sends is that of the most frequent level."""
+    X = table_with_small_cells()
+    X.loc[X["sex"] == "y", "sex"] = "x"
+    X.loc[np.flatnonzero(GROUPS == 2)[:6], "sex"] = "m"
+    X.loc[np.flatnonzero(GROUPS == 2)[:4], "sex"] = "x"
+    X.loc[GROUPS == 0, "sex"] = TABLE.loc[GROUPS == 0, "sex"]
+    usual = X.assign(sex=X["sex"].where(X["sex"] != "x", "f"))
+    known = X["age"][GROUPS == 1].dropna().to_numpy()
+    usual["age"] = X["age"].fillna(known.mean())
+    grids = [grid_of(table, SCORE) for table in (X, usual)]
+    for grid in grids:
+        fit_over_grid(REGRESSOR(2, **ENCODED), X, SCORE, grid)
+    said = [
+        [(dict(sent.content.get("fgmp", {})), values_in(sent.content)) for sent in replies_of(grid)]
+        for grid in grids
+    ]
+    assert said[0] == said[1]
+    assert not any('"x"' in str(fields.get("levels")) for fields, _ in said[0])
+
+
+def values_in(content):
+    """Return the bytes of all arrays of a message."""
+    return [
+        carried.data for record in content.array_records.values() for carried in record.values()
+    ]
+
+
+def test_site_decides_on_the_smallest_cell():
+    """It takes no part with a smaller `min_rows`, and says the number that it expects."""
+    grid = grid_of(TABLE, SCORE)
+    with (
+        pytest.raises(TimeoutError, match="min_rows is 4; expected at least 5 at this site"),
+        pytest.warns(fgmp.AdviceWarning, match="turned away"),
+    ):
+        fit_over(REGRESSOR(2, min_rows=4, **ENCODED), grid, 3, NAMES, report=print, wait_for=0.1)
+    grid = grid_of(TABLE, SCORE, min_rows=4)
+    model = fit_over_grid(REGRESSOR(2, min_rows=4, **ENCODED), TABLE, SCORE, grid)
+    assert model.support_.size
+    with pytest.raises(ValueError, match="min_rows is 0"):
+        table_app(lambda context, columns: None, min_rows=0)
+
+
+@pytest.mark.parametrize("kind", [HeldOutLosses, PooledPerformance])
+def test_question_with_a_smaller_min_rows_has_no_answer(kind, monkeypatch):
+    """Even if the settings of the server say more: folds, and measures of few rows of a class."""
+    honest = kind.__init__
+
+    @wraps(honest)
+    def careless(self, *arguments, **options):
+        honest(self, *arguments, **options)
+        object.__setattr__(self, "min_rows", 1)
+
+    X, y = PLAIN, CLASSES > 0
+    model = fit_over_grid(CLASSIFIER(2), X, y, grid_of(X, y))
+    monkeypatch.setattr(kind, "__init__", careless)
+    with pytest.raises(RuntimeError, match=f"no site answered {kind.__name__}"):
+        if kind is PooledPerformance:
+            performance_over(model, grid_of(X, y), 3, by="all", report=lambda line: None)
+        else:
+            fit_over_grid(CLASSIFIER("cv", n_folds=2, random_state=0), X, y, grid_of(X, y))

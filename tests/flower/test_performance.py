@@ -1,12 +1,14 @@
 """Performance over Flower: the bits of one process, and sums alone under masks."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from in_process_grid import grid_of_tables
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 
 import fgmp
 from fgmp.flower import fit_over, performance_over
+from fgmp.flower.records import arrays_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:the rounds ran out", "ignore::fgmp.AdviceWarning")
 
@@ -86,3 +88,37 @@ def test_under_masks_measures_of_clients_are_refused():
     model = fit_over(estimator, grid, 3, names, classes=[0, 1], report=lambda line: None)
     with pytest.raises(ValueError, match="secure is True.*by='all'"):
         performance_over(model, grid, 3)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_client_with_one_row_of_a_class_sends_zeros(n_classes, secure):
+    """And the measures are those of one process; in the open each of its arrays can be seen."""
+    X, y = IRIS
+    y = np.minimum(y, n_classes - 1)
+    groups = np.arange(150) % 3
+    names = [f"x{j}" for j in range(4)]
+    rows = np.flatnonzero(groups == 1)
+    y_measured = y.copy()
+    y_measured[rows] = np.where(y[rows] == 0, 1, y[rows])
+    y_measured[rows[0]] = 0
+
+    model = fgmp.FedGradMPClassifier(2, secure=secure).fit(X, y, groups)
+    model.feature_names_in_ = np.array(names, object)
+    grid = grid_of_tables(X, y_measured, groups)
+    there = performance_over(model, grid, 3, by="all", report=lambda line: None).columns
+    here = model.performance(pd.DataFrame(X, columns=names), y_measured, groups, by="all").columns
+    assert here["rows"].tolist() == [100] * (1 if n_classes == 2 else 3)
+    for name in list(here)[1:]:
+        np.testing.assert_array_equal(there[name], here[name], err_msg=name)
+    if not secure:
+        replies = [sent for sent in grid.sent if "ask" not in sent.content.get("fgmp", {})]
+        updates = [
+            (sent.client_index, arrays_of(sent.content["message"]))
+            for sent in replies
+            if "message" in sent.content
+        ]
+        assert len(updates) > 9
+        for client_index, arrays in updates:  # zeros travel as no values
+            values = arrays.get("values", arrays.get("dense"))
+            assert bool(values.any()) == (client_index != 1)
