@@ -1208,9 +1208,10 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         groups : array_like, shape (n_samples,), optional
             The group of each row; by default all rows are of one group.
         by : {"groups", "all"}
-            ``"groups"`` measures each group, and of one with fewer than `min_rows` rows, or rows of
-            a class, nothing is sent. ``"all"`` measures all rows together from sums over the
-            groups, which is what can be had under masks; its AUC is that of pairs within a group.
+            ``"groups"`` measures each group. ``"all"`` measures all rows together from sums over
+            the groups, which is what can be had under masks; its AUC is that of pairs within a
+            group. A group with fewer than `min_rows` rows, or of a class that it has, sends zeros,
+            and its rows are not measured.
 
         Returns
         -------
@@ -1393,10 +1394,13 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     min_rows : int, default 5
         Groups with fewer rows send nothing, and a warning says so: the mean of few rows is nearly a
         row. With ``folds="rows"`` no group deals folds of fewer: one with less than
-        ``n_folds * min_rows`` rows deals fewer folds, or none, and trains with all its rows then. A
-        class, or a value in a column, that fewer rows have is still told of by sums in the open:
-        over Flower the client warns of that in its log, and `secure` adds the rows of all groups
-        first. Not applied with `private`, because numbers of rows are data then.
+        ``n_folds * min_rows`` rows deals fewer folds, or none, and trains with all its rows then.
+        Levels and gaps of fewer rows of a group, or of all rows without groups, are in no column
+        (`categories`, `missing`), and `performance` has no measure of fewer rows of a class. A fit
+        takes classes of few rows, and columns of your own with few ones: sums in the open tell of
+        these rows. A warning names the classes, over Flower in the log of the client, `summary`
+        marks the columns, and `secure` adds the rows of all groups first. Not applied with
+        `private`, because numbers of rows are data then.
     secure : bool, default False
         Whether every sum is one under masks, as by `fgmp.SecureSum`: over Flower the server sees
         sums over groups, and no combination of them rests on one group (docs/promises.md says who
@@ -1422,7 +1426,8 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         ``"indicator"`` puts the mean of the values that are there in its place, over all groups,
         and adds a column that says so, ``cholesterol is missing``, if a value is missing in any
         group. The two are selected together and count as one. A column may be missing at a whole
-        group. Columns become float64. Not with a sparse X.
+        group. Fewer than `min_rows` gaps of a group are its own mean, and make no column; where
+        fewer rows of it have a value, all are gaps. Columns become float64. Not with a sparse X.
     categories : sequence of str or int, or mapping, optional
         Columns, by name or index, that are categories: text, or numbers that stand for kinds. A
         category becomes a column of zeros and ones, ``ward=B``, for each of its levels but the most
@@ -1430,7 +1435,9 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         are the union of those that occur in any group. Over Flower the set of its levels leaves a
         client for that, in the open; a mapping from columns to levels names them beforehand, so
         that nothing does, and `secure` asks for one. With ``missing="indicator"`` a category that
-        is missing is a level more.
+        is missing is a level more. Levels that fewer than `min_rows` rows of a group have count as
+        the level ``other`` there, if there are several and these are no fewer together, and else as
+        its most frequent one: neither their names nor their numbers leave it.
     loss : {"squared", "poisson"}
         ``"poisson"`` is for counts: a coefficient is the logarithm of a rate ratio, `predict`
         returns expected counts, and `score` the share of the deviance that is explained. With C the

@@ -174,6 +174,8 @@ def _facts_on_levels(model: Any) -> list[tuple[str, str]]:
     words = "named beforehand: no group said which it has"
     if not given:
         words = "the set of those that it has left each group, without numbers, beforehand"
+        if model.min_rows > 1:
+            words += f"; of those that {model.min_rows} rows of it have, or more"
     return [(f"levels of {', '.join(categories)}", words)]
 
 
