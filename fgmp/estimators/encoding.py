@@ -228,11 +228,11 @@ class Encoding:
         --------
         >>> import fgmp
         >>> X = [[1.0, "A"], [2.0, "B"], [float("nan"), "A"], [3.0, "A"]]
-        >>> model = fgmp.FedGradMPRegressor("all", missing="indicator", categories=[1], min_rows=1)
-        >>> encoding = model.fit(X, [1.0, 2.0, 3.0, 4.0]).encoding_
-        >>> encoding.column_names()
+        >>> kinds = {"missing": "indicator", "categories": [1], "min_rows": 1}
+        >>> model = fgmp.FedGradMPRegressor("all", **kinds).fit(X, [1.0, 2.0, 3.0, 4.0])
+        >>> model.encoding_.column_names()
         ['x0', 'x0 is missing', 'x1=B']
-        >>> encoding.transform([[float("nan"), "B"]]).tolist()
+        >>> model.encoding_.transform([[float("nan"), "B"]]).tolist()
         [[2.0, 1.0, 1.0]]
         """
         categories = [
@@ -306,8 +306,8 @@ def _warn_of_rules(unknown: list[str], filled: list[str]) -> None:
     if filled:
         warn_user(
             f"values are missing in the columns {', '.join(filled[:_N_NAMED])}, in which none was "
-            "in the fit, or fewer than min_rows of each group: they get the mean of the fit, or the "
-            "most frequent level"
+            "in the fit, or in fewer than min_rows rows of each group: they get the mean of the "
+            "fit, or the most frequent level"
         )
 
 

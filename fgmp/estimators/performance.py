@@ -291,9 +291,10 @@ def _of_clients(
 def _of_all_rows(
     session: Session, message: State, loss: Loss, n_outcomes: int, min_rows: int
 ) -> tuple[Array, int]:
-    """Return the measures of all rows together, shape (1, n_outcomes, n_measures), and their number.
+    """Return the measures of all rows together, and how many rows these are.
 
-    Rows of clients that send zeros are none of them.
+    Rows of clients that send zeros are none of them. The measures have the shape
+    (1, n_outcomes, n_measures).
     """
     rows = session.clients.transport()
     n_rows = session.settings.n_rows
