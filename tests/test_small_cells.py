@@ -16,7 +16,7 @@ from fgmp.estimators.client_sums import ClientSums
 from fgmp.estimators.encoding import RawTable
 from fgmp.estimators.report import form_of
 from fgmp.estimators.small_cells import OTHER, Counts, fill_small_cells
-from fgmp.rounds import Call, Exchange
+from fgmp.method import Call, Exchange
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::fgmp.AdviceWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
