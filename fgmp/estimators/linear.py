@@ -127,9 +127,6 @@ _LEAST_GROUPS = 10
 # The most constant columns that a warning names.
 _N_CONSTANT_NAMED = 20
 
-# Attributes that not every fit sets.
-_OF_LAST_FIT = ("cv_", "intercepts_", "covariance_")
-
 _IN_SKLEARN = "inside scikit-learn that is set_{}_request(groups=True), with its metadata routing"
 
 
@@ -162,6 +159,11 @@ def _words_on_choices(settings: FitSettings) -> str:
 
 def _report_nothing(words: str, run: Run, unit: float) -> None:
     """Report no progress."""
+
+
+def _is_of_fit(name: str) -> bool:
+    """Return whether an attribute is set by a fit; its name ends with an underscore then."""
+    return name == "_training_data" or (name.endswith("_") and not name.endswith("__"))
 
 
 @dataclass(eq=False, repr=False)
@@ -207,12 +209,38 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             The group of each row; by default all rows are of one group.
         sample_weight : array_like, shape (n_samples,), optional
             A row of weight 2 counts as two rows; one of weight 0 is left out.
+
+        Notes
+        -----
+        A fit that fails or is interrupted changes nothing: the model is the one of before, if there
+        was any.
         """
+        fitted = self._unfitted()
+        fitted._fit(X, y, groups, sample_weight)
+        return self._take_fit_of(fitted)
+
+    def _unfitted(self) -> Self:
+        """Return an estimator with the same parameters, and with nothing that a fit has set."""
+        other = object.__new__(type(self))
+        other.__dict__.update(
+            (name, value) for name, value in vars(self).items() if not _is_of_fit(name)
+        )
+        return other
+
+    def _take_fit_of(self, fitted: Self) -> Self:
+        """Set all fitted attributes at once, and return this estimator.
+
+        A fit sets them on an estimator of its own, one after another. It is interrupted before or
+        after this assignment, and never within it.
+        """
+        self.__dict__ = fitted.__dict__
+        return self
+
+    def _fit(self, X: Any, y: Any, groups: Any, sample_weight: Any) -> None:
+        """Fit an estimator that has no fitted attributes; parameters as in `fit`."""
         self._check_parameters()
         warn_of_other_indices(X, y=y, groups=groups, sample_weight=sample_weight)
         passed = X, y, groups
-        for of_last_fit in ("encoding_", *_OF_LAST_FIT):
-            self.__dict__.pop(of_last_fit, None)
         plan = None
         if self._is_encoded:
             plan, table, y = self._read_table(X, y)
@@ -266,7 +294,6 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         finally:
             progress.close()
         self._training_data = TrainingData(*passed, weights, codes_of_rows)
-        return self
 
     def fit_sites(
         self, clients: Any, groups: Any, names: Any, classes: Any, report: Report
@@ -286,6 +313,14 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         report : callable (words, run, unit)
             As in `Session`.
         """
+        fitted = self._unfitted()
+        fitted._fit_sites(clients, groups, names, classes, report)
+        return self._take_fit_of(fitted)
+
+    def _fit_sites(
+        self, clients: Any, groups: Any, names: Any, classes: Any, report: Report
+    ) -> None:
+        """Fit an estimator that has no fitted attributes; parameters as in `fit_sites`."""
         self._check_parameters()
         class_weight = getattr(self, "class_weight", None)
         if class_weight is not None:
@@ -302,11 +337,13 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             self._fit_clients(clients, report)
         else:
             self._fit_raw_clients(clients, plan, report)
+        absent = clients.absent
+        self.groups_ = np.asarray([name for name in groups if name not in absent])
+        self.missing_ = np.asarray(absent, str)
         rows = getattr(getattr(self, "covariance_", None), "class_rows", None)
         if rows is not None:  # sums of rows, which have no weights
             is_rare = is_small(np.round(rows, 6), self.min_rows)
             self._warn_of_rare_classes_of_all(np.flatnonzero(is_rare).tolist())
-        return self
 
     def _fit_raw_clients(
         self,
@@ -376,7 +413,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         self._advise(fitted, settings, n_rows)
 
     def _set_fitted(self, fitted: FittedModel) -> None:
-        """Set the fitted attributes."""
+        """Set what the stages of a fit have found."""
         table = fitted.table.reshape(len(fitted.table), -1)
         self.coef_ = table[1:].T.copy()
         self.intercept_ = table[0].copy()
@@ -391,9 +428,6 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = fitted.n_rounds
         self.history_ = HistoryTable(fitted.history)
         self.fgmp_version_ = version("fgmp")
-
-        for of_last_fit in _OF_LAST_FIT:
-            self.__dict__.pop(of_last_fit, None)
         if fitted.cross_validation is not None:
             self.cv_ = fitted.cross_validation
         if fitted.covariance is not None:

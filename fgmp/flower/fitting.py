@@ -336,11 +336,7 @@ def fit_over(
     names = [str(name) for name in check_sequence("features", features, "names of columns")]
     labels = _check_classes(estimator, classes)
     sites = _sites_of(estimator, grid, n_clients, names, labels, sparse, report, options)
-    model = clone(estimator).fit_sites(sites, sites.names, names, labels, sites.report_round)
-    absent = sites.absent
-    model.groups_ = np.asarray([name for name in sites.names if name not in absent])
-    model.missing_ = np.asarray(absent, str)
-    return model
+    return clone(estimator).fit_sites(sites, sites.names, names, labels, sites.report_round)
 
 
 def bootstrap_over(

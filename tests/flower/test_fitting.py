@@ -423,3 +423,25 @@ def test_client_without_a_reply_is_counted_as_such(monkeypatch):
     estimator = fgmp.FedGradMPClassifier(3, rounds=2)
     fit_over(estimator, grid, 3, names_of(30), classes=[0, 1], report=report, deadline=0.3)
     assert "rounds that select features, round 2: 2 of 3 sites replied" in lines
+
+
+@pytest.mark.parametrize("n_lines", [0, 2, 4, 6])
+@pytest.mark.parametrize("is_fitted", [True, False])
+def test_fit_over_flower_that_is_interrupted_leaves_the_estimator_as_it_was(n_lines, is_fitted):
+    """In any stage, and whether it has been fitted to other rows or not."""
+    X, y = DIABETES
+    estimator = fgmp.FedGradMPRegressor(2, rounds=2)
+    if is_fitted:
+        estimator.fit(X[:, :3], y)
+    state = dict(vars(estimator))
+    lines = []
+
+    def interrupt(line):
+        lines.append(line)
+        if len(lines) > n_lines:
+            raise KeyboardInterrupt
+
+    grid = grid_of_tables(X, y, np.arange(len(y)) % 3)
+    with pytest.raises(KeyboardInterrupt):
+        fit_over(estimator, grid, 3, names_of(10), report=interrupt)
+    assert vars(estimator) == state
