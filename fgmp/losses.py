@@ -451,8 +451,9 @@ class PoissonLoss(Loss):
         return float(np.log(mean))
 
     def mean_of(self, predictions: Array) -> Array:
-        """Return the expected counts exp(z)."""
-        mean: Array = np.exp(predictions)
+        """Return the expected counts exp(z), continued beyond z = 40 as the derivative is."""
+        inside, beyond = _split(predictions)
+        mean: Array = np.exp(inside) * (1 + beyond)
         return mean
 
     def values(self, predictions: Array, targets: Array) -> Array:
@@ -465,8 +466,7 @@ class PoissonLoss(Loss):
 
     def derivative(self, predictions: Array, targets: Array) -> Array:
         """Return exp(z) - y."""
-        inside, beyond = _split(predictions)
-        derivative: Array = np.exp(inside) * (1 + beyond) - targets
+        derivative: Array = self.mean_of(predictions) - targets
         return derivative
 
     def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:

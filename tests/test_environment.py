@@ -109,6 +109,11 @@ def run_with(callback):
             "pip install narwhals$",
             lambda: table_to_federation({"site": [1], "y": [2.0]}),
         ),
+        (
+            "fgmp.estimators.model_files",
+            "a model as JSON needs pydantic: pip install pydantic$",
+            lambda: fgmp.estimators.model_from_json("{}"),
+        ),
         ("tqdm", "(?m)pip install tqdm$", lambda: run_with(fgmp.Bar())),
         ("flwr.app", r'pip install "flwr\[simulation\]>=1.41,<1.42"$', lambda: client_app(print)),
     ],

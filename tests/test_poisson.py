@@ -65,6 +65,16 @@ def test_no_prediction_overflows(dtype):
     assert np.isfinite(LOSS.derivative(z, y)[:3] ** 2).all()
 
 
+def test_expected_counts_are_exponentials_and_finite_for_every_prediction():
+    """To the last bit up to exp(40), beyond every count; then they grow by the derivative of l."""
+    z = np.linspace(-50, 40, 1001)
+    np.testing.assert_array_equal(LOSS.mean_of(z), np.exp(z))
+    beyond = np.array([40.0, 41.0, 1e3, 1e100])
+    means = LOSS.mean_of(beyond)
+    assert np.isfinite(means).all() and (np.diff(means) > 0).all()
+    np.testing.assert_array_equal(means - 3, LOSS.derivative(beyond, np.full(4, 3.0)))
+
+
 @repeatable(20)
 @given(z=st.floats(-20, 38), u=st.floats(-5, 5))
 def test_curvature_changes_as_self_concordance_bounds_it(z, u):

@@ -145,3 +145,19 @@ def test_field_that_json_does_not_hold_is_refused_by_name(value):
     """What would not come back is not written."""
     with pytest.raises(ValueError, match="rate is "):
         to_json(Mine(value, StandardBasis()), [Mine])
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_number_that_json_does_not_have_is_refused_by_its_field(number):
+    """Python's reader takes it, and `to_json` writes none."""
+    text, _ = to_json(fgmp.SharedSupportGradMP(2, selection=fgmp.PerBlock((0,), (0, 1, 1))))
+    text = text.replace("[0, 1, 1]", f"[0, {number}, 1]")
+    with pytest.raises(ValueError, match="block_of is (nan|-?inf); expected a finite number"):
+        from_json(text)
+
+
+def test_field_that_is_there_twice_is_refused():
+    """Readers differ in which of the two they take."""
+    text, _ = to_json(fgmp.FedGradMP(2))
+    with pytest.raises(ValueError, match="the field 'sparsity' is there twice"):
+        from_json(text.replace('"sparsity": 2', '"sparsity": 2, "sparsity": 3'))

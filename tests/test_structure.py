@@ -122,9 +122,9 @@ def test_no_test_module_imports_another(path):
 
 IMPORTED = {
     "fgmp, fgmp.cli, fgmp.run.metrics, fgmp.datasets": "h5py matplotlib pooch requests sklearn flwr "
-    "narwhals PIL click tqdm numba pandas",
+    "narwhals pydantic PIL click tqdm numba pandas",
     # A client answers in a process for each message.
-    "fgmp.flower, fgmp.flower.fitting": "flwr ray sklearn",
+    "fgmp.flower, fgmp.flower.fitting": "flwr ray sklearn pydantic",
 }
 
 

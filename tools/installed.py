@@ -32,7 +32,7 @@ federation = fgmp.make_sparse_regression(n_clients=6, n_samples=60, n_features=4
 # What each extra alone must be able to do. "core" is no extra: it is what is there without one.
 EXAMPLES = {
     "core": """
-        OPTIONAL = "sklearn narwhals numba matplotlib PIL pooch tqdm click flwr cryptography".split()
+        OPTIONAL = "sklearn narwhals pydantic numba matplotlib PIL pooch tqdm click flwr cryptography".split()
         present = [name for name in OPTIONAL if find_spec(name) is not None]
         assert not present, f"core asked for {present}"
         names = {}

@@ -44,7 +44,9 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with needs(f"fgmp.estimators.{name}", "scikit-learn", "narwhals"):
-        from . import linear, model_files
-
-    module = model_files if name == "model_from_json" else linear
-    return getattr(module, name)
+        from . import linear
+    if name != "model_from_json":
+        return getattr(linear, name)
+    with needs("a model as JSON", "pydantic"):
+        from .model_files import model_from_json
+    return model_from_json

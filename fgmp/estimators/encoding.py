@@ -130,6 +130,11 @@ class Variable:
         The levels of a category that have a column; without the reference.
     reference : str
         The level of a category without a column, or "".
+
+    Raises
+    ------
+    ValueError
+        If the mean is not finite, if levels are given with one, or a level is there twice.
     """
 
     name: str
@@ -137,6 +142,21 @@ class Variable:
     has_indicator: bool
     levels: tuple[str, ...] = ()
     reference: str = ""
+
+    def __post_init__(self) -> None:
+        if self.mean is None:
+            all_levels = (*self.levels, self.reference)
+            if len(set(all_levels)) < len(all_levels) or not self.reference:
+                raise ValueError(
+                    f"levels of {self.name!r} are {short_repr(list(all_levels))} with the "
+                    "reference; expected different texts"
+                )
+        elif not math.isfinite(self.mean) or self.levels or self.reference:
+            raise ValueError(
+                f"mean of {self.name!r} is {short_repr(self.mean)}, with "
+                f"{len(self.levels)} levels and the reference {short_repr(self.reference)}; "
+                "expected a finite mean, or None and levels"
+            )
 
     @property
     def is_category(self) -> bool:
@@ -286,13 +306,12 @@ class Encoding:
     @classmethod
     def from_settings(cls, settings: Any) -> Encoding:
         """Return the encoding that `to_settings` was called on; an error of any kind for others."""
-        variables = []
-        for fields in settings:
-            variable = Variable(**{**fields, "levels": tuple(map(str, fields["levels"]))})
-            if variable.mean is not None and not math.isfinite(variable.mean):
-                raise ValueError(f"the mean of {variable.name!r} is not finite")
-            variables.append(variable)
-        return cls(tuple(variables))
+        return cls(
+            tuple(
+                Variable(**{**fields, "levels": tuple(map(str, fields["levels"]))})
+                for fields in settings
+            )
+        )
 
 
 def _warn_of_rules(unknown: list[str], filled: list[str]) -> None:

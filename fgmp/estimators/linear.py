@@ -30,6 +30,7 @@ from sklearn.utils.validation import (
 )
 
 from .._support.displays import HistoryTable
+from .._support.optional import needs
 from .._support.progress import ProgressLine
 from .._support.tables import check_features
 from .._support.validation import (
@@ -75,7 +76,6 @@ from .inputs import (
     refuse_overflow,
     warn_of_other_indices,
 )
-from .model_files import model_from_json, model_to_json
 from .own_intercepts import intercept_of_group, intercepts_by_group
 from .performance import Performance, measure_performance
 from .raw_clients import RawClients, RawTableClients, agree_on_encoding
@@ -1317,8 +1317,16 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         labels, groups that took part and those that did not, how the model was fitted and its
         sparsity chosen, and the covariance with the deviations of the chosen columns. It holds no
         rows, and no `history_`.
+
+        Raises
+        ------
+        ValueError
+            If `from_json` would refuse it: labels or groups are neither text nor numbers, or
+            attributes or parameters were changed after the fit and do not fit together.
         """
         check_is_fitted(self)
+        with needs("a model as JSON", "pydantic"):
+            from .model_files import model_to_json
         return model_to_json(self)
 
     @classmethod
@@ -1328,7 +1336,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            If the text is no such JSON, or of another class.
+            If the text is no such JSON, if its parts do not fit together (the message names the
+            field), or if it is of another class.
 
         Examples
         --------
@@ -1340,6 +1349,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         >>> again.support_.tolist(), repr(again.summary()) == repr(model.summary())
         ([2], True)
         """
+        with needs("a model as JSON", "pydantic"):
+            from .model_files import model_from_json
         model = model_from_json(text)
         if not isinstance(model, cls):
             raise ValueError(

@@ -1,6 +1,8 @@
 """Fitted estimators as JSON and back.
 
-A file holds numbers and names only, so that reading a model runs no code of its writer.
+A file holds numbers and names only, so that reading a model runs no code of its writer. The schema
+(`model_schema`) says what each field may hold, and `model_reading` what fields have to say of each
+other. What passes both predicts finite numbers and has a summary.
 """
 
 import json
@@ -10,48 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from .._support.validation import short_repr
+from .._support.strict_json import read_json
 from ..sparse_model import Array
 from .covariance import Covariance
-from .encoding import Encoding
-from .report import Sent
-from .selection_path import SparsityPath
+from .model_reading import COVARIANCE_NUMBERS, Columns, columns_of, model_of
+from .model_schema import Attributes, Lists, Parameters, check_content
 
 _FORMAT = "fgmp model 1"
-# Parameters that are numbers, words or truth values. The others say how a fit ran, and not what
-# the model is.
-_PARAMETERS = (
-    "sparsity",
-    "method",
-    "fit_intercept",
-    "standardize",
-    "polish",
-    "C",
-    "secure",
-    "min_rows",
-    "folds",
-)
-# Those that files of an earlier version do not have, or not every estimator.
-_LATER_PARAMETERS = ("loss", "missing", "always_include", "categories", "random_state")
-_ATTRIBUTES = ("n_features_in_", "sparsity_", "C_", "method_", "n_iter_")
-# Those that a fit over a network, or a file of an earlier version, does not have.
-_LATER_ATTRIBUTES = ("n_rows_left_out_",)
-_LISTS = ("groups_", "missing_", "classes_", "feature_names_in_")
-_PATH_COLUMNS = ("sparsity", "C", "score", "standard_error")
-_COVARIANCE_NUMBERS = (
-    "why_not_by_group",
-    "n_rows",
-    "n_groups",
-    "degrees_of_freedom",
-    "dispersion",
-    "loss",
-    "is_ridge",
-)
 _COVARIANCE_ARRAYS = ("columns", "outputs", "values", "model_based", "by_group")
 _JSON_TYPES = (str, int, float, bool)
-# Indices of columns are 32-bit integers elsewhere, and an array of this size is refused before it
-# is allocated.
-_MAX_FEATURES = 2**31
 
 
 def model_to_json(model: Any) -> str:
@@ -60,14 +29,13 @@ def model_to_json(model: Any) -> str:
     Raises
     ------
     ValueError
-        If labels, groups or names of columns are neither text nor numbers, or a number is not
-        finite.
+        If labels, groups or names of columns are neither text nor numbers; or if `model_from_json`
+        would refuse the file, because a number is not finite, or because attributes or parameters
+        were changed after the fit and do not fit together.
     """
     coefficients = np.atleast_2d(model.coef_)
     used = np.flatnonzero(np.any(coefficients != 0, axis=0))
-    names = getattr(model, "feature_names_in_", None)
-    if hasattr(model, "encoding_"):
-        names = np.asarray(model.encoding_.column_names(), object)
+    columns = columns_of(model)
     content: dict[str, Any] = {
         "format": _FORMAT,
         "fgmp": model.fgmp_version_,
@@ -75,19 +43,22 @@ def model_to_json(model: Any) -> str:
         "parameters": {
             name: _encode(value)
             for name, value in model.get_params(deep=False).items()
-            if name in (*_PARAMETERS, *_LATER_PARAMETERS) and _is_plain(value)
+            if name in Parameters.model_fields and _is_plain(value)
         },
         "attributes": {
             name: _encode(getattr(model, name))
-            for name in (*_ATTRIBUTES, *_LATER_ATTRIBUTES)
-            if name in _ATTRIBUTES or hasattr(model, name)
+            for name in Attributes.model_fields
+            if hasattr(model, name)
         },
         "lists": {
             name: _json_values(name, getattr(model, name))
-            for name in _LISTS
+            for name in Lists.model_fields
             if hasattr(model, name)
         },
-        "coefficients": [_column(coefficients, int(j), names) for j in used],
+        "coefficients": [
+            {"column": j, "name": columns.name(j), "values": coefficients[:, j].tolist()}
+            for j in used.tolist()
+        ],
         "intercept": np.atleast_1d(model.intercept_).tolist(),
     }
     if hasattr(model, "intercepts_"):
@@ -97,7 +68,7 @@ def model_to_json(model: Any) -> str:
     if hasattr(model, "encoding_"):
         content["encoding"] = model.encoding_.to_settings()
     if hasattr(model, "covariance_"):
-        content["covariance"] = _encode_covariance(model.covariance_, names)
+        content["covariance"] = _encode_covariance(model.covariance_, columns)
     if hasattr(model, "cv_"):
         table = {
             name: [_encode(value) for value in column.tolist()]
@@ -106,11 +77,13 @@ def model_to_json(model: Any) -> str:
         content["cross_validation"] = {"folds": model.cv_.folds, **table}
     content["exchanges"] = [list(sent) for sent in getattr(model, "exchanges_", ())]
     try:
-        return json.dumps(content, indent=1, allow_nan=False)
+        text = json.dumps(content, indent=1, allow_nan=False)
+        model_of(check_content(json.loads(text)))
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"the model holds what JSON does not ({error}); expected finite numbers and text"
+            f"the model is none that JSON can hold, and that can be read again: {error}"
         ) from None
+    return text
 
 
 def model_from_json(text: str) -> Any:
@@ -119,7 +92,7 @@ def model_from_json(text: str) -> Any:
     Raises
     ------
     ValueError
-        If the text is no such JSON, or its parts do not fit together.
+        If the text is no such JSON, or its parts do not fit together. The message names the field.
 
     Examples
     --------
@@ -133,104 +106,18 @@ def model_from_json(text: str) -> Any:
     (True, [1])
     """
     try:
-        return _decoded_model(json.loads(text))
-    except (KeyError, TypeError, AttributeError, IndexError, ValueError, RecursionError) as error:
-        problem = str(error)
-        if isinstance(error, (KeyError, IndexError)):
-            problem = f"{type(error).__name__}: {error}"
+        return model_of(check_content(read_json("text", text)))
+    except ValueError as error:
         raise ValueError(
-            f"text is no model of fgmp ({problem}); expected what to_json of an estimator wrote"
+            f"text is no model of fgmp ({error}); expected what to_json of an estimator wrote"
         ) from None
 
 
-def _decoded_model(content: dict[str, Any]) -> Any:
-    """Return the estimator of a JSON object; an error of any kind if it is malformed."""
-    from .linear import FedGradMPClassifier, FedGradMPRegressor
-
-    if content["format"] != _FORMAT:
-        raise ValueError(f"its format is {short_repr(content['format'])}; expected {_FORMAT!r}")
-    kinds = {kind.__name__: kind for kind in (FedGradMPRegressor, FedGradMPClassifier)}
-    model = kinds[content["estimator"]]()
-    parameters = {name: _decode(content["parameters"][name]) for name in _PARAMETERS}
-    parameters |= {
-        name: _decode(value)
-        for name, value in content["parameters"].items()
-        if name in _LATER_PARAMETERS
-    }
-    model.set_params(**parameters)
-
-    model.fgmp_version_ = str(content["fgmp"])
-    for name in _ATTRIBUTES:
-        setattr(model, name, _decode(content["attributes"][name]))
-    for name in _LATER_ATTRIBUTES:
-        if name in content["attributes"]:
-            setattr(model, name, int(content["attributes"][name]))
-    for name, values in content["lists"].items():
-        if name not in _LISTS:
-            raise KeyError(name)
-        dtype = object if name == "feature_names_in_" else None
-        setattr(model, name, np.asarray(values, dtype))
-    n_columns = model.n_features_in_
-    if "encoding" in content:
-        model.encoding_ = Encoding.from_settings(content["encoding"])
-        if len(model.encoding_.variables) != n_columns:
-            raise ValueError("the encoding is of other columns than the model has")
-        n_columns = len(model.encoding_.column_names())
-    _set_coefficients(model, content, n_columns)
-    if "covariance" in content:
-        model.covariance_ = _decode_covariance(content["covariance"], n_columns)
-    model.exchanges_ = tuple(
-        Sent(str(what), str(began), *map(int, numbers))
-        for what, began, *numbers in content.get("exchanges", [])
-    )
-    if "cross_validation" in content:
-        choice = content["cross_validation"]
-        table = {
-            name: np.asarray([_decode(value) for value in choice[name]]) for name in _PATH_COLUMNS
-        }
-        model.cv_ = SparsityPath(table, str(choice["folds"]))
-    return model
-
-
-def _set_coefficients(model: Any, content: dict[str, Any], n_features: int) -> None:
-    """Set coefficients and intercepts of a model whose labels are known."""
-    is_classifier = hasattr(model, "classes_")
-    n_outputs = 1
-    if is_classifier and len(model.classes_) > 2:
-        n_outputs = len(model.classes_)
-    if type(n_features) is not int or not 0 < n_features < _MAX_FEATURES:
-        raise ValueError(f"n_features_in_ is {short_repr(n_features)}")
-
-    coefficients = np.zeros((n_outputs, n_features))
-    for entry in content["coefficients"]:
-        column = entry["column"]
-        if type(column) is not int or not 0 <= column < n_features:
-            raise ValueError(f"a coefficient is of column {short_repr(column)} of {n_features}")
-        coefficients[:, column] = np.asarray(entry["values"], np.float64).reshape(n_outputs)
-    intercept = np.asarray(content["intercept"], np.float64).reshape(n_outputs)
-    if not np.isfinite(coefficients).all() or not np.isfinite(intercept).all():
-        raise ValueError("a coefficient or an intercept is not finite")
-
-    model.support_ = np.flatnonzero(np.any(coefficients != 0, axis=0))
-    model.coef_ = coefficients if is_classifier else coefficients[0]
-    model.intercept_ = intercept if is_classifier else float(intercept[0])
-    if "intercepts" in content:
-        model.intercepts_ = {
-            group: _own_intercept(value, n_outputs) for group, value in content["intercepts"]
-        }
-
-
-def _own_intercept(value: Any, n_outputs: int) -> float | Array:
-    """Return the intercept of a group: a number, or an array with several classes."""
-    values = np.asarray(value, np.float64).reshape(n_outputs)
-    return float(values[0]) if n_outputs == 1 else values
-
-
-def _encode_covariance(covariance: Covariance, names: Any) -> dict[str, Any]:
+def _encode_covariance(covariance: Covariance, columns: Columns) -> dict[str, Any]:
     """Return a covariance as JSON; deviations of its own columns only, with their names."""
     used = np.unique(covariance.columns[covariance.columns >= 0]).tolist()
     encoded: dict[str, Any] = {
-        name: _encode(getattr(covariance, name)) for name in _COVARIANCE_NUMBERS
+        name: _encode(getattr(covariance, name)) for name in COVARIANCE_NUMBERS
     }
     for name in _COVARIANCE_ARRAYS:
         array = getattr(covariance, name)
@@ -243,7 +130,7 @@ def _encode_covariance(covariance: Covariance, names: Any) -> dict[str, Any]:
     encoded["deviations"] = [
         {
             "column": column,
-            "name": str(column) if names is None else str(names[column]),
+            "name": columns.name(column),
             "value": float(covariance.deviations[column]),
         }
         for column in used
@@ -251,48 +138,10 @@ def _encode_covariance(covariance: Covariance, names: Any) -> dict[str, Any]:
     return encoded
 
 
-def _decode_covariance(content: dict[str, Any], n_features: int) -> Covariance:
-    """Return the covariance that `_encode_covariance` wrote, or raise an error of any kind."""
-    deviations = np.full(n_features, np.nan)
-    for entry in content["deviations"]:
-        if not 0 <= entry["column"] < n_features:
-            raise ValueError(f"a deviation is of column {short_repr(entry['column'])}")
-        deviations[entry["column"]] = float(entry["value"])
-    numbers = {name: _decode(content[name]) for name in _COVARIANCE_NUMBERS}
-    for name in ("degrees_of_freedom", "dispersion"):
-        numbers[name] = math.nan if numbers[name] is None else float(numbers[name])
-    columns = np.asarray(content["columns"], np.intp)
-    k = len(columns)
-    if k and not (-1 <= columns.min() and columns.max() < n_features):
-        raise ValueError("the covariance is of columns that the model does not have")
-    by_group = content["by_group"]
-    # What files of an earlier version do not have.
-    class_rows = content.get("class_rows")
-    shares = content.get("indicator_shares")
-    return Covariance(
-        columns=columns,
-        outputs=np.asarray(content["outputs"], np.intp).reshape(k),
-        values=np.asarray(content["values"], np.float64).reshape(k),
-        model_based=np.asarray(content["model_based"], np.float64).reshape(k, k),
-        by_group=None if by_group is None else np.asarray(by_group, np.float64).reshape(k, k),
-        deviations=deviations,
-        class_rows=None if class_rows is None else np.asarray(class_rows, np.float64),
-        indicator_shares=None if shares is None else np.asarray(shares, np.float64).reshape(k),
-        n_samples=None if shares is None else int(content["n_samples"]),
-        **numbers,
-    )
-
-
 def _without_nan(array: Array) -> Any:
     """Return an array as lists, with None for nan, which JSON does not have."""
     nothing = np.array(None, object)
     return np.where(np.isnan(array), nothing, array.astype(object)).tolist()
-
-
-def _column(coefficients: Array, column: int, names: Any) -> dict[str, Any]:
-    """Return the coefficients of a column, with its name, so that a person can read the file."""
-    name = str(column) if names is None else str(names[column])
-    return {"column": column, "name": name, "values": coefficients[:, column].tolist()}
 
 
 def _json_values(name: str, values: Any) -> list[Any]:
@@ -327,10 +176,3 @@ def _encode(value: Any) -> Any:
     if isinstance(value, float) and math.isinf(value):
         return "inf"
     return value
-
-
-def _decode(value: Any) -> Any:
-    """Return the parameter that `_encode` wrote."""
-    if isinstance(value, dict):
-        return {key: _decode(of) for key, of in value["mapping"]}
-    return math.inf if value == "inf" else value

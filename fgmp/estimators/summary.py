@@ -263,7 +263,8 @@ def _errors(
     """Return standard errors and intervals, nan without a covariance matrix."""
     errors = np.full(len(covariance.values), np.nan)
     if matrix is not None:
-        errors = np.sqrt(matrix.diagonal())
+        # The variance of a coefficient that all groups agree on is zero, or rounding of zero.
+        errors = np.sqrt(np.maximum(matrix.diagonal(), 0))
     quantile = (1 + level) / 2
     factor = float(ndtri(quantile))
     if degrees < np.inf:
@@ -287,8 +288,16 @@ def _intervals_of_ratio(ratio: str, columns: dict[str, Array], is_slope: Array) 
 
 def _feature_names(model: Any, covariance: Covariance) -> Array:
     """Return the name of the feature of each coefficient."""
-    names = list(names_of_features(model))
-    return np.array([*names, "(intercept)"], object)[covariance.columns]
+    is_numbered = not hasattr(model, "encoding_") and not hasattr(model, "feature_names_in_")
+    # A model of a million columns without names has a few coefficients.
+    names = None if is_numbered else names_of_features(model)
+    found = np.empty(len(covariance.columns), object)
+    for index, column in enumerate(covariance.columns.tolist()):
+        if column < 0:
+            found[index] = "(intercept)"
+        else:
+            found[index] = f"x{column}" if names is None else names[column]
+    return found
 
 
 def names_of_features(model: Any) -> Sequence[str]:

@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from .._support.optional import needs
+from .._support.strict_json import read_json
 from .._support.validation import check_integer, check_protocol, check_sequence
 from .._support.warnings import warn_user
 from ..estimators.client_sums import HeldOutLosses, MeanResiduals, Moments
@@ -690,21 +691,26 @@ class _Sites(OverFlower):
 def _levels_in(report: Mapping[str, Any], plan: EncodingPlan) -> dict[int, list[str]]:
     """Return the levels that a client reports, or raise a ValueError if it reports none.
 
-    They come from another machine: only texts of categories that were asked for are taken.
+    They come from another machine: only lists of texts, for categories that were asked for, are
+    taken.
     """
     try:
-        reported = {index: levels for index, levels in json.loads(report["levels"])}
-        levels = {index: reported[index] for index in plan.open_categories}
-        is_text = all(type(level) is str for of in levels.values() for level in of)
+        reported = dict(read_json("levels", report["levels"]))
+        levels = {index: _texts_in(reported[index]) for index in plan.open_categories}
     except (KeyError, TypeError, ValueError):
-        is_text = False
-    if not is_text:
         names = [plan.names[index] for index in plan.open_categories]
         raise ValueError(
             f"a client said nothing of the levels of {names}; expected clients of this version of "
             "fgmp, or categories={name: levels}"
-        )
+        ) from None
     return {index: sorted({printable(level) for level in of}) for index, of in levels.items()}
+
+
+def _texts_in(value: Any) -> list[str]:
+    """Return a list of texts as it is, or raise a TypeError."""
+    if not isinstance(value, list) or not all(isinstance(level, str) for level in value):
+        raise TypeError("levels are no list of texts")
+    return value
 
 
 def _n_training(n_rows: int, client_index: int, fold: Fold | None) -> int:

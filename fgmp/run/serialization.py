@@ -7,6 +7,7 @@ stands by its name, and an array, which travels beside the text, by its checksum
 import hashlib
 import inspect
 import json
+import math
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .._support.strict_json import read_json
 from .._support.validation import short_repr
 from ..dictionaries import Dictionary, StandardBasis
 from ..sparse_model import Array, IndexArray, SparseModel
@@ -230,8 +232,9 @@ def from_json(
         if an array has another checksum, or if a class refuses a value.
     """
     known_arrays = {} if arrays is None else arrays
+    tree = read_json("text", text)
     try:
-        return _from_tree("text", json.loads(text), tuple(kinds), known_arrays)
+        return _from_tree("text", tree, tuple(kinds), known_arrays)
     except (TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"text is {short_repr(text)}; expected the JSON of a method of this fgmp ({error})"
@@ -242,6 +245,8 @@ def _from_tree(name: str, tree: Any, kinds: tuple[type, ...], arrays: Mapping[st
     """Return the value of a field: the inverse of `_to_tree`."""
     if isinstance(tree, list):
         return tuple(_from_tree(name, item, kinds, arrays) for item in tree)
+    if isinstance(tree, float) and not math.isfinite(tree):
+        raise ValueError(f"{name} is {tree}; expected a finite number, as JSON has")
     if not isinstance(tree, dict):
         return tree
     if "array" in tree:

@@ -10,8 +10,9 @@ from in_process_grid import InProcessGrid
 
 import fgmp
 from fgmp.estimators.client_sums import HeldOutLosses
+from fgmp.estimators.encoding import plan_of
 from fgmp.estimators.performance_sums import PooledPerformance
-from fgmp.flower import bootstrap_over, fit_over, performance_over, table_app
+from fgmp.flower import bootstrap_over, fit_over, fitting, performance_over, table_app
 
 pytestmark = pytest.mark.filterwarnings("ignore:the rounds ran out", "ignore::fgmp.AdviceWarning")
 NAMES = ["age", "sex", "pain", "chol", "noise"]
@@ -283,3 +284,28 @@ def test_question_with_a_smaller_min_rows_has_no_answer(kind, monkeypatch):
             performance_over(model, grid_of(X, y), 3, by="all", report=lambda line: None)
         else:
             fit_over_grid(CLASSIFIER("cv", n_folds=2, random_state=0), X, y, grid_of(X, y))
+
+
+HOSTILE_LEVELS = [
+    "[" * 100_000,
+    "NaN",
+    '[[1, "fm"], [2, ["1"]]]',
+    '[[1, ["f", 1]], [2, ["1"]]]',
+    '[[1, [["f"]]], [2, ["1"]]]',
+    '[[1, ["f"]]]',
+    '{"1": ["f"], "2": ["1"]}',
+    "[[[], []]]",
+    "5",
+    3,
+    None,
+]
+
+
+@pytest.mark.parametrize("levels", HOSTILE_LEVELS, ids=str)
+def test_levels_that_are_no_lists_of_texts_are_refused(levels):
+    """Whatever a client says of them; the message has the columns."""
+    plan = plan_of(["age", "sex", "pain"], ["sex", "pain"], "indicator")
+    with pytest.raises(ValueError, match=r"nothing of the levels of \['sex', 'pain'\]"):
+        fitting._levels_in({"levels": levels}, plan)
+    with pytest.raises(ValueError, match="nothing of the levels"):
+        fitting._levels_in({}, plan)

@@ -1,0 +1,385 @@
+"""From the fields of a file to a fitted estimator, if the fields fit together.
+
+Each function makes one part of the model, and raises a ValueError that names the fields that
+contradict each other. What a field may hold by itself has been checked by `model_schema`.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import is_classifier
+
+from .._support.validation import check_integer, short_repr
+from ..sparse_model import Array
+from .covariance import Covariance
+from .encoding import Encoding, EncodingPlan, Variable
+from .inputs import as_random_state
+from .linear import FedGradMPClassifier, FedGradMPRegressor
+from .model_schema import (
+    Attributes,
+    ColumnEntry,
+    CovarianceParts,
+    CrossValidation,
+    LevelsOfColumns,
+    Lists,
+    Matrix,
+    ModelFile,
+    Parameters,
+)
+from .report import Sent
+from .selection_path import SparsityPath
+from .small_cells import OTHER
+
+COVARIANCE_NUMBERS = (
+    "why_not_by_group",
+    "n_rows",
+    "n_groups",
+    "degrees_of_freedom",
+    "dispersion",
+    "loss",
+    "is_ridge",
+)
+_KINDS = {kind.__name__: kind for kind in (FedGradMPRegressor, FedGradMPClassifier)}
+_PATH_COLUMNS = ("sparsity", "C", "score", "standard_error")
+
+# A file is short whatever number of columns it claims. What would take more than half a gigabyte,
+# most of it zeros, is refused before it is made.
+_MOST_COLUMNS = 2**24
+_MOST_COEFFICIENTS = 2**26
+# A variance by group that is zero may come out of sums below zero, by this part of the other one.
+_ROUNDING_OF_VARIANCES = 1e-6
+
+
+class Columns(NamedTuple):
+    """The columns of numbers of a model.
+
+    Attributes
+    ----------
+    n_columns : int
+        Their number.
+    names : sequence of str, or None
+        Their names; None if they are numbered.
+    """
+
+    n_columns: int
+    names: Sequence[str] | None
+
+    def name(self, column: int) -> str:
+        """Return the name of a column, with which a person can read a file."""
+        return str(column) if self.names is None else str(self.names[column])
+
+
+def model_of(file: ModelFile) -> Any:
+    """Return the estimator of a file, or raise a ValueError if its fields do not fit together."""
+    model = _KINDS[file.estimator]()
+    model.set_params(**_parameters_of(file.parameters))
+    model._check_parameters()
+    as_random_state(model.random_state)
+
+    model.fgmp_version_ = file.fgmp
+    for name in Attributes.model_fields:
+        if getattr(file.attributes, name) is not None:
+            setattr(model, name, getattr(file.attributes, name))
+    _set_labels(model, file.lists)
+    _set_encoding(model, file)
+    columns = columns_of(model)
+    _check_sparsities(model, columns)
+    _set_coefficients(model, file, columns)
+    if file.covariance is not None:
+        model.covariance_ = _covariance_of(file.covariance, model, columns)
+    if file.cross_validation is not None:
+        model.cv_ = _path_of(file.cross_validation, columns)
+    model.exchanges_ = tuple(Sent(*sent) for sent in file.exchanges)
+    return model
+
+
+def _parameters_of(parameters: Parameters) -> dict[str, Any]:
+    """Return the parameters that a file has, as an estimator takes them."""
+    values = {name: getattr(parameters, name) for name in parameters.model_fields_set}
+    if values["C"] == "inf":
+        values["C"] = math.inf
+    if isinstance(parameters.categories, LevelsOfColumns):
+        values["categories"] = dict(parameters.categories.mapping)
+    return values
+
+
+def _set_labels(model: Any, lists: Lists) -> None:
+    """Set labels, groups and names of columns."""
+    if is_classifier(model) != (lists.classes_ is not None):
+        raise ValueError(
+            f"lists.classes_ is {short_repr(lists.classes_)}, and estimator "
+            f"{type(model).__name__!r}; expected classes of a classifier, and of no other"
+        )
+    for name in ("groups_", "missing_", "classes_"):
+        values = getattr(lists, name)
+        if values is not None:
+            setattr(model, name, _labels(f"lists.{name}", values))
+    if lists.classes_ is not None and any(b <= a for a, b in pairwise(model.classes_.tolist())):
+        raise ValueError(
+            f"lists.classes_ is {short_repr(lists.classes_)}; expected the labels in increasing "
+            "order, which the coefficients have"
+        )
+    in_both = set(lists.missing_ or []) & set(lists.groups_)
+    if in_both:
+        raise ValueError(
+            f"lists.missing_ and lists.groups_ both have {short_repr(sorted(in_both))}; expected "
+            "each group in one of them"
+        )
+
+    names = lists.feature_names_in_
+    if names is None:
+        return
+    if len(names) != model.n_features_in_ or len(set(names)) < len(names):
+        raise ValueError(
+            f"lists.feature_names_in_ is {short_repr(names)}; expected {model.n_features_in_} "
+            "different names, as attributes.n_features_in_ says"
+        )
+    model.feature_names_in_ = np.asarray(names, object)
+
+
+def _labels(field: str, values: list[Any]) -> Array:
+    """Return different labels of one kind, text or numbers, as an array."""
+    array = np.asarray(values)
+    is_text = [isinstance(value, str) for value in values]
+    has_kinds = any(is_text) and not all(is_text)
+    if has_kinds or len(set(values)) < len(values) or array.tolist() != values:
+        raise ValueError(
+            f"{field} is {short_repr(values)}; expected different labels, all text or all numbers"
+        )
+    return array
+
+
+def _set_encoding(model: Any, file: ModelFile) -> None:
+    """Set the encoding, which has to be that of the columns, and of what parameters ask for."""
+    if model._is_encoded != (file.encoding is not None):
+        raise ValueError(
+            f"encoding is {short_repr(file.encoding)}; expected one with parameters.categories or "
+            "parameters.missing='indicator', and none without"
+        )
+    if file.encoding is None:
+        return
+    variables = tuple(
+        Variable(one.name, one.mean, one.has_indicator, tuple(one.levels), one.reference)
+        for one in file.encoding
+    )
+    found = [variable.name for variable in variables]
+    # Before names are made for a number of columns that a file claims.
+    if len(found) != model.n_features_in_ or found != model._input_names():
+        raise ValueError(
+            f"encoding is of other columns than the model has: {short_repr(found)}; expected the "
+            f"{model.n_features_in_} columns of lists.feature_names_in_, or x0, x1, ..."
+        )
+    plan = EncodingPlan.of(found, model.categories, model.missing)
+    categories = tuple(index for index, one in enumerate(variables) if one.is_category)
+    if plan.categories != categories:
+        raise ValueError(
+            f"encoding has the categories {short_repr([found[index] for index in categories])}; "
+            f"expected {short_repr([found[index] for index in plan.categories])}, as "
+            "parameters.categories says"
+        )
+    for index, given in plan.levels.items():
+        levels = {*variables[index].levels, variables[index].reference}
+        if not levels <= {*given, OTHER}:  # small cells may leave some without a column
+            raise ValueError(
+                f"encoding[{index}] has the levels {short_repr(sorted(levels))}; expected "
+                f"{short_repr(list(given))}, as parameters.categories says"
+            )
+    model.encoding_ = Encoding(variables)
+
+
+def columns_of(model: Any) -> Columns:
+    """Return the columns of numbers of a fitted estimator."""
+    if hasattr(model, "encoding_"):
+        names = model.encoding_.column_names()
+        return Columns(len(names), names)
+    names = getattr(model, "feature_names_in_", None)
+    return Columns(model.n_features_in_, names)
+
+
+def _check_sparsities(model: Any, columns: Columns) -> None:
+    """Check what is a number of columns, or names some of them."""
+    n_columns = columns.n_columns
+    if not 0 < n_columns <= _MOST_COLUMNS:
+        raise ValueError(
+            f"attributes.n_features_in_ is {model.n_features_in_}, with {n_columns} columns of "
+            f"numbers; expected from 1 to {_MOST_COLUMNS}"
+        )
+    sparsities = {"attributes.sparsity_": model.sparsity_}
+    if model.sparsity not in (None, "cv", "all"):
+        sparsities["parameters.sparsity"] = model.sparsity
+    for field, sparsity in sparsities.items():
+        check_integer(field, sparsity, at_least=0, at_most=n_columns, why="the number of columns")
+    model._always_included()
+
+
+def _set_coefficients(model: Any, file: ModelFile, columns: Columns) -> None:
+    """Set coefficients and intercepts of a model whose labels and columns are known."""
+    n_outputs = 1
+    if is_classifier(model) and len(model.classes_) > 2:
+        n_outputs = len(model.classes_)
+    if n_outputs * columns.n_columns > _MOST_COEFFICIENTS:
+        raise ValueError(
+            f"attributes.n_features_in_ is {model.n_features_in_}, with {n_outputs} classes in "
+            f"lists.classes_; expected at most {_MOST_COEFFICIENTS} coefficients"
+        )
+    _check_columns("coefficients", file.coefficients, columns)
+    coefficients = np.zeros((n_outputs, columns.n_columns))
+    for index, entry in enumerate(file.coefficients):
+        values = _of_outputs(f"coefficients[{index}].values", entry.values, n_outputs)
+        coefficients[:, entry.column] = values
+    intercept = _of_outputs("intercept", file.intercept, n_outputs)
+
+    used = sorted(entry.column for entry in file.coefficients if any(entry.values))
+    model.support_ = np.array(used, np.intp)
+    model.coef_ = coefficients if is_classifier(model) else coefficients[0]
+    model.intercept_ = intercept if is_classifier(model) else float(intercept[0])
+    if file.intercepts is None:
+        return
+    if model.fit_intercept != "per_group":
+        raise ValueError(
+            f"intercepts is given, and parameters.fit_intercept is {model.fit_intercept!r}; "
+            "expected 'per_group', or no intercepts"
+        )
+    model.intercepts_ = {}
+    for index, (group, value) in enumerate(file.intercepts):
+        own = _of_outputs(f"intercepts[{index}]", value, n_outputs)
+        model.intercepts_[group] = float(own[0]) if n_outputs == 1 else own
+    if len(model.intercepts_) < len(file.intercepts):
+        raise ValueError("intercepts has a group twice; expected one intercept for each")
+
+
+def _check_columns(field: str, entries: Sequence[ColumnEntry], columns: Columns) -> None:
+    """Check that entries are of different columns of the model, by their names."""
+    for index, entry in enumerate(entries):
+        if entry.column >= columns.n_columns:
+            raise ValueError(
+                f"{field}[{index}].column is {entry.column}; expected one of the "
+                f"{columns.n_columns} columns"
+            )
+        if entry.name != columns.name(entry.column):
+            raise ValueError(
+                f"{field}[{index}].name is {short_repr(entry.name)}; expected "
+                f"{short_repr(columns.name(entry.column))}, the name of column {entry.column} by "
+                "lists.feature_names_in_ and encoding"
+            )
+    if len({entry.column for entry in entries}) < len(entries):
+        raise ValueError(f"{field} has a column twice; expected every column once")
+
+
+def _of_outputs(field: str, value: float | list[float], n_outputs: int) -> Array:
+    """Return a number for each output, shape (n_outputs,)."""
+    values = np.atleast_1d(np.array(value, np.float64))
+    if len(values) != n_outputs:
+        raise ValueError(
+            f"{field} has {len(values)} numbers; expected {n_outputs}, as lists.classes_ says"
+        )
+    return values
+
+
+def _covariance_of(parts: CovarianceParts, model: Any, columns: Columns) -> Covariance:
+    """Return the covariance in a file."""
+    k = len(parts.columns)
+    n_outputs = len(np.atleast_2d(model.coef_))
+    for field in ("outputs", "values"):
+        if len(getattr(parts, field)) != k:
+            raise ValueError(f"covariance.{field} has not {k} entries, as covariance.columns has")
+    pairs = list(zip(parts.columns, parts.outputs, strict=True))
+    if max(parts.columns) >= columns.n_columns or max(parts.outputs) >= n_outputs:
+        raise ValueError(
+            "covariance.columns or covariance.outputs has one that the model does not have"
+        )
+    if len(set(pairs)) < k:
+        raise ValueError(
+            "covariance.columns and covariance.outputs have a coefficient twice; expected it once"
+        )
+    model_based = _matrix("model_based", parts.model_based, k)
+    by_group = None if parts.by_group is None else _matrix("by_group", parts.by_group, k)
+    _check_variances(parts, model_based, by_group)
+
+    deviations = np.full(columns.n_columns, np.nan)
+    _check_columns("covariance.deviations", parts.deviations, columns)
+    for entry in parts.deviations:
+        deviations[entry.column] = entry.value
+    if {entry.column for entry in parts.deviations} != {*parts.columns} - {-1}:
+        raise ValueError("covariance.deviations is of other columns than covariance.columns")
+    shares = parts.indicator_shares
+    if shares is not None and len(shares) != k:
+        raise ValueError(
+            f"covariance.indicator_shares has not {k} entries, as covariance.columns has"
+        )
+    numbers = {name: getattr(parts, name) for name in COVARIANCE_NUMBERS}
+    for name in ("degrees_of_freedom", "dispersion"):
+        if numbers[name] is None:
+            numbers[name] = math.nan
+    return Covariance(
+        columns=np.array(parts.columns, np.intp),
+        outputs=np.array(parts.outputs, np.intp),
+        values=np.array(parts.values, np.float64),
+        model_based=model_based,
+        by_group=by_group,
+        deviations=deviations,
+        class_rows=_class_rows(parts, model),
+        indicator_shares=None if shares is None else np.array(shares, np.float64),
+        n_samples=parts.n_samples,
+        **numbers,
+    )
+
+
+def _matrix(field: str, rows: Matrix, k: int) -> Array:
+    """Return a square matrix, with nan where a file has null."""
+    if len(rows) != k or any(len(row) != k for row in rows):
+        raise ValueError(
+            f"covariance.{field} has other sizes; expected {k} rows and columns, as "
+            "covariance.columns says"
+        )
+    return np.array(rows, np.float64)
+
+
+def _check_variances(parts: CovarianceParts, model_based: Array, by_group: Array | None) -> None:
+    """Check that no variance is negative, and that a reason is given for those that are not."""
+    variances = model_based.diagonal()
+    if (variances < 0).any():
+        raise ValueError("covariance.model_based has a negative variance")
+    if (by_group is None) != bool(parts.why_not_by_group):
+        raise ValueError(
+            f"covariance.why_not_by_group is {short_repr(parts.why_not_by_group)}; expected a "
+            "reason without covariance.by_group, and none with it"
+        )
+    if by_group is None:
+        return
+    allowed = _ROUNDING_OF_VARIANCES * np.nan_to_num(variances)
+    if (by_group.diagonal() < -allowed).any():
+        raise ValueError("covariance.by_group has a negative variance")
+
+
+def _class_rows(parts: CovarianceParts, model: Any) -> Array | None:
+    """Return the rows of each class; None for numbers."""
+    if parts.class_rows is None:
+        return None
+    n_classes = len(model.classes_) if is_classifier(model) else 0
+    if len(parts.class_rows) != n_classes:
+        raise ValueError(
+            f"covariance.class_rows has {len(parts.class_rows)} numbers; expected one for each of "
+            f"{n_classes} classes"
+        )
+    return np.array(parts.class_rows, np.float64)
+
+
+def _path_of(choice: CrossValidation, columns: Columns) -> SparsityPath:
+    """Return how the sparsity, or C, was chosen."""
+    table = {name: np.array(getattr(choice, name)) for name in _PATH_COLUMNS}
+    for name, column in table.items():
+        if len(column) != len(choice.sparsity):
+            raise ValueError(
+                f"cross_validation.{name} has {len(column)} entries; expected "
+                f"{len(choice.sparsity)}, as cross_validation.sparsity has"
+            )
+    if max(choice.sparsity) > columns.n_columns:
+        raise ValueError(
+            f"cross_validation.sparsity has {max(choice.sparsity)}; expected at most "
+            f"{columns.n_columns}, the number of columns"
+        )
+    return SparsityPath(table, choice.folds)
