@@ -1198,7 +1198,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         """Return the coefficients for other weights of the rows, shape (n_outputs, n_features)."""
         model = self._resampling_model().set_params(min_rows=1, verbose=False)
         with suppress_advice():  # the fit has given it
-            model.fit(data.X, data.y, groups=data.groups, sample_weight=weights)
+            # Its columns are those of this fit, which `fit` would forget.
+            model._fit(data.X, data.y, data.groups, weights)
         return np.atleast_2d(model.coef_)
 
     def report(self) -> FitReport:
