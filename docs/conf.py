@@ -19,7 +19,7 @@ PARTS = {
 }
 CONTENTS = {
     "Other runs": ["notebooks/results/*"],
-    "What came out": ["CLAIMS", "ERRATA", "benchmarks/README"],
+    "What came out": ["CLAIMS", "ERRATA", "docs/letter", "benchmarks/README"],
     "Symbols": ["docs/symbols"],
     "How do I ...": ["docs/howto", "docs/howto/*"],
     "The module": [

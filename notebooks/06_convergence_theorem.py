@@ -281,7 +281,10 @@ alt(fig, """Left, the factor of pruning (h, h) has its largest value, 2.618, at 
 # $$\kappa = 4\sum_i p_i\, \mu(i)^K, \qquad
 # \text{residual} = \frac{4}{1-\kappa} \sum_i p_i\, \nu(i)\, \frac{1-\mu(i)^K}{1-\mu(i)},$$
 #
-# if $\kappa < 1$. Condition numbers as small as that need nearly orthonormal columns. So that is what the clients here
+# if $\kappa < 1$. **This residual is the one that the proof arrives at, and not the printed one.** Line 629 has
+# $\frac{4\nu}{1-\kappa}\sum_i p_i \frac{1-\mu(i)^K}{1-\mu(i)}$, with one $\nu$ for all clients in front of the sum. Both
+# can be proved (entry 7 of [ERRATA.md](../ERRATA.md)), and the figure draws the smaller of the two, with $\nu = \sum_i
+# p_i\,\nu(i)$ in the printed one. Condition numbers as small as that need nearly orthonormal columns. So that is what the clients here
 # have (`make_conditioned_regression`): orthonormal columns, stretched by factors between 1 and $\sqrt c$ along random
 # directions. Full batches make a run deterministic, and the expectation is the run itself.
 #
@@ -477,9 +480,7 @@ claim("theory-kappa-measured", "with K = 20 and one mu(i) > 1, where kappa > 1 p
 # - **The clients.** The constants of the theorems need condition numbers that the paper's own data do not have
 #   ([05_restricted_convexity](05_restricted_convexity.ipynb)). So the bounds are tested on nearly orthonormal clients.
 # - **The formulas** follow the proofs ([ERRATA.md](../ERRATA.md)). The residual is the smaller of two that can be
-#   proved: the one above, and the printed one, which is a product of two sums (of $p_i\nu(i)$, and of $p_i$ times the
-#   fraction). Lemma 2 is tested with
-#   the gradient of $f_i$ in $\xi_1$, which is enough.
+#   proved, as said above the figure. Lemma 2 is tested with the gradient of $f_i$ in $\xi_1$, which is enough.
 # - **$\rho^+$** is the restricted curvature, not the larger constant of Assumption 2. For exact projections the proofs
 #   need no more, and all projections in this notebook are exact ($\eta = 1$).
 # - **Batches** are full. [07_minibatches_solvers_cohorts](07_minibatches_solvers_cohorts.ipynb) has minibatches.

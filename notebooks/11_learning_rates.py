@@ -19,7 +19,7 @@
 #
 # **What you will see**
 # - FedIterHT with the seven learning rates of Figure 8, twice: with the loss as the paper prints it (a mean over the
-#   rows) and with a sum over the rows. Which of the two diverges where the paper's figure does depends on the number of
+#   rows) and with a sum over the rows. Which of the two diverges where the paper's text says depends on the number of
 #   local iterations, which the paper does not print;
 # - the curvature of each client's data, and the learning rate beyond which that client diverges by itself;
 # - whether the smaller rates are stuck or only slow;
@@ -176,7 +176,7 @@ for ax, (quantity, frame) in zip(axes, frames.items(), strict=True):
 _ = fig.legend(*axes[0].get_legend_handles_labels(), title="learning rate", loc="outside right center")
 
 # %% [markdown]
-# *Figure 8 of the paper, with the summed loss: medians over the seeds.*
+# *The rates of Figure 8 with the summed loss, which is one of two readings: medians over the seeds.*
 #
 # With $K = 3$ and the summed loss the larger rates leave the frame within a few rounds, as the paper reports (line
 # 1367). With the loss as printed there is little to draw: no curve leaves its start by much, and the largest rate is
@@ -201,7 +201,8 @@ for K in sorted({min(map_local_iterations), max(map_local_iterations)} - {local_
 
 # %% [markdown]
 # The next claims count, for each $K$ and each seed, how many of the rates from $4 \cdot 10^{-3}$ up diverge. The first
-# is about the loss that the paper prints. The second, about the sum, is our attempt to explain the figure.
+# is about the loss that the paper prints. The second, about the sum, is one of two readings that come near the text; the
+# other, FedHT with the loss as printed, is in the last figure.
 
 # %%
 def lost_above(words, K):
@@ -461,7 +462,7 @@ _ = fig.colorbar(picture, label="relative error", extend="both")
 # No cell of the map is a working one: the best error is still near that of the zero model, and the two best cells stand
 # next to grey ones. So it is not a narrow range in which FedIterHT works that one sees here, but none after these
 # rounds. What is narrow is the room between rates that hardly move and rates that diverge, and where it lies depends on
-# $K$. The published border, between $2 \cdot 10^{-3}$ and $4 \cdot 10^{-3}$, is where the summed loss with $K = 2$ puts
+# $K$. The border that the text gives, between $2 \cdot 10^{-3}$ and $4 \cdot 10^{-3}$, is where the summed loss with $K = 2$ puts
 # it, one run excepted. With the averaged loss, $4 \cdot 10^{-3}$ and $10^{-2}$ are stable at every $K$.
 #
 # Three grey cells lie to the left of the line. The line is a median, and the seeds that diverge there have a lower
@@ -517,19 +518,19 @@ fig, ax = panels(width=8.2, height=0.36 * len(words) + 0.9)
 cells(ax, shares, np.array(words), dict(cmap="Oranges", vmin=0, vmax=1.4))
 ax.axhline(0.5, color="black")
 ax.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
-ax.set_yticks(range(len(words)), ["published figure", *rows])
+ax.set_yticks(range(len(words)), ["the paper's text (lines 1367, 1369)", *rows])
 _ = ax.set(xlabel="learning rate", title=f"runs that diverge within {rounds} rounds")
 
 # %% [markdown]
 # The dense methods diverge at the paper's higher rates with the loss as printed, and at lower ones as well. Their
 # limit is indeed lower.
 #
-# Look at the rows that resemble the published one. FedIterHT with the summed loss and $K = 3$ does, up to one step of
-# the grid. **FedHT with the averaged loss does so, too,** but for one run. So there is a second reading of the
-# published figure: the loss as printed, but no thresholding at the clients. More local iterations on the loss as
-# printed are no third one: with $K = 10$ a single run of five diverges, and at the largest rate only. Nothing in the
-# paper decides between them. What can be said is that FedIterHT with the loss as printed and $K = 3$ does not diverge
-# here.
+# The first row is what the paper's text says; we have not seen its plot. Look at the rows that resemble it. FedIterHT
+# with the summed loss and $K = 3$ does, up to one step of the grid. **FedHT with the averaged loss does so, too,** but
+# for one run: the loss as printed, and no thresholding at the clients. These are two readings of the text. More local
+# iterations on the loss as printed are no third one: with $K = 10$ a single run of five diverges, and at the largest
+# rate only. Nothing in the paper decides between the two, and we call neither probable. What can be said is that
+# FedIterHT with the loss as printed and $K = 3$ does not diverge here.
 
 # %% tags=["hide-input"]
 dense_methods = [name for name in others if name != "FedHT"]
@@ -547,7 +548,7 @@ if tried := [diverged(history) for trial in high for history in trial.histories]
 # - **The normalisation of the loss, and $K$.** The paper prints a mean over the rows, and no $K$ for FedIterHT. With
 #   the mean and $K = 3$, no rate of Figure 8 diverges; with the sum, all from $4 \cdot 10^{-3}$ up do. With $K = 1$ the
 #   sum does not diverge at $4 \cdot 10^{-3}$; with $K = 10$ the mean can at $2 \cdot 10^{-2}$: the figure above has the
-#   counts. The published figure may also come from FedHT, that is, FedIterHT without the thresholding at the clients.
+#   counts. FedHT with the mean, that is, FedIterHT without the thresholding at the clients, is the other reading.
 #   `fgmp` keeps the mean everywhere else, and $K = 3$ here, as for FedGradMP.
 # - **The rounds of FedIterHT** are not printed either.
 # - **Stuck or slow.** The paper says that the smaller rates converge to a poor solution. With $2 \cdot 10^{-2}$

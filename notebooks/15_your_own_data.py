@@ -17,8 +17,9 @@
 #
 # Each hospital is predicted by a model of the three others: how well its ill patients are told from the others (AUC),
 # how much too low the predicted log-odds are (intercept, right at 0), and whether they are too timid (slope, right at
-# 1). A dense model fitted where the rows are keeps up with pooled rows; fewer, chosen columns fall a little behind; and
-# the level is off almost everywhere, most of all at Switzerland, where 93 % are ill.
+# 1). A dense ridge fitted where the rows are, which is not FedGradMP, keeps up with pooled rows. The columns that
+# FedGradMP chooses fall a little behind, so **here the sparse method is not the one to use**, unless a short model is
+# wanted. And the level is off almost everywhere, most of all at Switzerland, where 93 % are ill.
 #
 # **What you will see**
 # - a logistic model from a table with gaps and categories and a column of hospitals, with the number of features chosen
@@ -256,7 +257,8 @@ alt(fig, """AUC, calibration intercept and calibration slope of three models at 
 # *Lines are 95 % intervals. A dashed line is where a model that is right would be.*
 #
 # **For the dense ridge, rows that stay change nothing.** The dense federated model *is* the ridge on pooled rows,
-# because both come from the same sums; and it is as good as the $\ell_1$ penalty on pooled rows.
+# because both come from the same sums; and it is as good as the $\ell_1$ penalty on pooled rows. This says nothing of
+# FedGradMP, whose model is the sparse one.
 #
 # **Few features cost a little.** With the number chosen by the hospitals the AUC is lower at each of the four, most at
 # Cleveland (0.84 in place of 0.89); five given features have as much in the mean. The rule of the choice asks how new
@@ -434,8 +436,8 @@ claim("own-masks", f"heart disease, four hospitals, {masked} features: largest d
 #
 # Three lines give a logistic model of 10 of 13 features from a table with gaps and categories, with standard errors and
 # with AUC and calibration for each hospital. Hospitals that had no part in the fit are predicted with a mean AUC of
-# 0.807 by all features, as well as by the ridge on pooled rows, so that rows that stay cost nothing. Sparsity costs a
-# little: 0.789 with the number chosen by the hospitals. Ranks carry over to two of four new hospitals well, levels to
+# 0.807 by a dense ridge on all features, which is that of pooled rows, so that to it rows that stay cost nothing.
+# FedGradMP's sparse model costs a little: 0.789 with the number chosen by the hospitals. Ranks carry over to two of four new hospitals well, levels to
 # one, and 40 patients of its own set a level that is far off anew. What one gains is that rows stay, not bytes.
 #
 # ## Predict, then change

@@ -1,4 +1,4 @@
-"""ERRATA.md: weights, links, labels and lines.
+"""ERRATA.md and the letter to the authors: weights, links, labels and lines.
 
 The paper is not in the repository; FGMP_PAPER may name its source.
 """
@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ERRATA = (ROOT / "ERRATA.md").read_text(encoding="utf-8")
+LETTER = (ROOT / "docs" / "letter.md").read_text(encoding="utf-8")
 TABLES = "Misprints", "Silences, and what we chose"
 ENTRY = re.compile(
     r"^\*\*(\d+)\. ([^*]+)\*\* · ([\d, ]+?)(?: \(([^)]+)\))? · \*([^*]+)\*<br>$", re.M
@@ -45,9 +46,18 @@ def lines_named():
         int(n)
         for n in re.findall(r"^- \*\*.*\(.*?(\d{3,4})\)", section("Better than claimed"), re.M)
     ]
-    for several in re.findall(r"\blines?\s+(\d{3,4}(?:(?:, | and )\d{3,4})*)", ERRATA):
+    for several in re.findall(
+        r"\blines?\s+(\d{3,4}(?:(?:, | and | to )\d{3,4})*)", ERRATA + LETTER
+    ):
         named += numbers(several)
+    named += [int(line) for _, line in constants_of_the_letter()]
     return sorted(set(named))
+
+
+def constants_of_the_letter():
+    """Return the entry and the line of each constant that the letter calls false."""
+    found = re.findall(r"^\| [^|]+ \| (\d+) \|.*\| (\d+) \|$", LETTER, re.M)
+    return [(entry, line) for line, entry in found]
 
 
 def test_entries_of_errata_have_number_weight_and_lines():
@@ -62,12 +72,23 @@ def test_entries_of_errata_have_number_weight_and_lines():
     assert all("**What remains:**" in entry for entry in false)
     assert len(entries) == len(re.findall(r"^\*\*\d+\.", ERRATA, re.M))
     weights = set(re.findall(r"^- \*([^*]+)\*:", ERRATA, re.M))
-    assert len(weights) == 6
+    assert len(weights) == 7
     assert {entry[5] for entry in entries} <= weights
     assert lines_named() == sorted(LINES)
     for title in TABLES:
         assert rows(title)
         assert not [row for row in rows(title) if len(row) != 3 or not re.match(r"\d", row[0])]
+
+
+def test_letter_names_each_false_constant_with_a_line_of_its_entry():
+    """It names all of them, and no other, and asks about the three figures."""
+    lines = {entry[1]: numbers(entry[3]) for entry in ENTRY.finditer(ERRATA)}
+    false = [entry[1] for entry in ENTRY.finditer(ERRATA) if entry[5] == "statement false"]
+    found = constants_of_the_letter()
+    assert [entry for entry, _ in found] == false
+    assert all(int(line) in lines[entry] for entry, line in found)
+    assert re.findall(r"^(\d)\. ", LETTER, re.M) == [str(number) for number in range(1, 9)]
+    assert "has not been sent" in " ".join(LETTER.split())
 
 
 def test_sections_named_by_errata_exist():

@@ -1,4 +1,4 @@
-"""What is made of the records of the claims: CLAIMS.md, one page; claims.csv, all of them; two sentences in README.md.
+"""What is made of the records of the claims: CLAIMS.md, one page; claims.csv, all of them; sentences in README.md.
 
 A committed notebook has its records in NAME.json, a kept run with other parameters in NAME-LABEL.json beside it.
 """
@@ -11,18 +11,13 @@ import textwrap
 from collections import Counter
 from pathlib import Path
 
-from . import overview, pairs
-from .claims import totals, written
+from . import derived, overview, pairs
+from .claims import written
 
 ROOT = pairs.NOTEBOOKS.parent
 RESULTS = pairs.NOTEBOOKS / "results"
 # Figures whose data are not those of the paper, but of what is at hand, with the labels of kept runs that have them.
 STAND_INS = {"Figure 2": (), "Figure 6": ("femnist",), "Figure 7": ("femnist",)}
-# Statements of the paper that an entry of ERRATA.md is about, which is counted there, once.
-ERRATA_OF = {"theory-unbounded-variance": 23}
-STANDS = (
-    "Theorem 1 and Lemmas 1 to 3 stand as printed, where 2 rho- > rho+ at each client (entry 2)."
-)
 COLUMNS = (
     "counted_as",
     "id",
@@ -64,6 +59,7 @@ def records(folder: Path = RESULTS) -> list[dict]:
             one | {"notebook": run["notebook"], "run": path.stem, "kept": label}
             for one in run["claims"]
         ]
+    found += derived.claims_of(found)
     more = {
         (one["notebook"], one["id"]): one for one in found if one["kept"].startswith("more-seeds")
     }
@@ -89,71 +85,138 @@ def group(one: dict) -> str:
 
 
 def counted_as(one: dict) -> str:
-    """What a record counts as: "figures" or "theorems" of the paper, "ours" or "checks"; or why it does not count."""
+    """What a record is about: "figures" or "theory" of the paper, "stand-ins", "ours" or "checks"; or why it is apart.
+
+    Records about one statement count once: see `count`.
+    """
     kind = one["source"].partition(",")[0]
-    if kind == "errata" or one["id"] in ERRATA_OF:
-        return "no: an entry of ERRATA.md"
     if kind == "paper" and one["kept"] not in STAND_INS.get(group(one), (one["kept"],)):
-        return "no: a stand-in"
+        return "stand-ins"
     if one["kept"]:
         return "no: a kept run"
-    if kind == "paper":
-        return "figures" if group(one).startswith("Figure") else "theorems"
+    if kind in ("paper", "errata"):
+        return "figures" if group(one).startswith("Figure") else "theory"
     return {"ours": "ours", "check": "checks"}[kind]
 
 
-def entries_of_errata() -> Counter:
-    """How many entries of ERRATA.md have each weight."""
+def weights_of_errata() -> dict[int, str]:
+    """The weight of each entry of ERRATA.md."""
     text = (ROOT / "ERRATA.md").read_text(encoding="utf-8")
-    return Counter(re.findall(r"^\*\*\d+\. [^*]+\*\* · .* · \*([^*]+)\*<br>$", text, re.MULTILINE))
+    found = re.findall(r"^\*\*(\d+)\. [^*]+\*\* · .* · \*([^*]+)\*<br>$", text, re.MULTILINE)
+    return {int(number): weight for number, weight in found}
 
 
-def summary(claims: list[dict]) -> str:
-    """Two sentences: what became of the paper's statements, and of its formulas."""
-    said = {
-        kind: [one for one in claims if counted_as(one) == kind] for kind in ("figures", "theorems")
-    }
-    figures, theorems = (
-        f"{len(found)} about its {kind} ({totals(found)})" for kind, found in said.items()
-    )
-    apart = sorted(STAND_INS, key=lambda figure: int(figure.split()[1]))
-    numbers = ", ".join(figure.split()[1] for figure in apart[:-1])
-    entries = entries_of_errata()
-    sentences = (
-        f"Of the paper's statements we measured {figures} and {theorems}; what ran on data that stand in for the "
-        f"paper's (Figures {numbers} and {apart[-1].split()[1]}) is shown and not counted.",
-        f"[ERRATA.md](ERRATA.md) has {entries.total()} entries, each counted once, {entries['statement false']} of "
-        f"which are statements that are false as printed; {STANDS}",
-    )
+def count(claims: list[dict]) -> dict[str, Counter]:
+    """How many statements of the paper became what, each counted once: "figures", "stand-ins", "theory".
+
+    Raises
+    ------
+    ValueError
+        If a record or an entry about a statement of the paper is in no row of the overview.
+    """
+    weights = weights_of_errata()
+    if problems := overview.left_out(claims, weights):
+        raise ValueError(
+            f"{problems[0]} ({len(problems)} in all): mend the rows in book/overview.py"
+        )
+    find = overview.found_in(claims)
+    found = {"figures": Counter(), "stand-ins": Counter(), "theory": Counter()}
+    for rows in overview.statements():
+        about = counted_as(find(rows[0].record))
+        if about in found:
+            kinds = [overview.kind_of(row, find, weights) for row in rows]
+            found[about][overview.joined(kinds)] += 1
+    return found
+
+
+def in_words(counted: Counter) -> str:
+    """How many statements became what, in words."""
+    words = [
+        f"{counted[kind]} {several if counted[kind] > 1 else single}"
+        for kind, (single, several) in overview.KINDS.items()
+        if counted[kind]
+    ]
+    return ", ".join(words[:-1]) + " and " * (len(words) > 1) + words[-1]
+
+
+def filled(sentences) -> str:
     look = {"width": 120, "break_long_words": False, "break_on_hyphens": False}
     return "".join(textwrap.fill(sentence, **look) + "\n" for sentence in sentences)
 
 
-def page(claims: list[dict]) -> str:
-    """CLAIMS.md: the two sentences, three tables, and what did not come out."""
-    text = "# Claims\n\n" + summary(claims)
-    text += (
-        "\nLines are those of the LaTeX source of arXiv 2302.10755; statements are in our words. A number is a median, "
-        'with its range\nover the seeds (or a 95 % interval of a trend). "In part" means: on at least half of the '
-        'seeds, or of the parts; "undecided",\nthat more seeds change the verdict. A row that stands in has other '
-        "data than the paper. All records, with what was expected:\n"
-        "[claims.csv](notebooks/results/claims.csv). This page is written by `make refresh` from the records of the "
-        "notebooks.\n"
+def summary(claims: list[dict]) -> str:
+    """What became of the paper's statements, and of its formulas, in sentences."""
+    counted = count(claims)
+    figures, stand_ins, theory = counted["figures"], counted["stand-ins"], counted["theory"]
+    *apart, last = sorted((figure.split()[1] for figure in STAND_INS), key=int)
+    return filled(
+        (
+            f"We tested {sum(one.total() for one in counted.values())} statements of the paper, each counted once. Of "
+            f"{figures.total()} about its figures, {in_words(figures)}. Figures {', '.join(apart)} and {last} ran on "
+            f"other data than the paper's: {in_words(stand_ins)}. Of {theory.total()} of its theory, "
+            f"{in_words(theory)}.",
+            f"[ERRATA.md](ERRATA.md) has {len(weights_of_errata())} entries.",
+        )
     )
-    find, reasons = overview.found_in(claims), ""
-    for block in ("Figures", "Theorems", "Ours"):
+
+
+def table_of_counts(claims: list[dict]) -> str:
+    """How many statements became what: a row for each kind, a column for figures, stand-ins and theory."""
+    counted = count(claims)
+    text = "| | figures | figures, other data | theory | all |\n|---|---|---|---|---|\n"
+    for kind, (_, several) in overview.KINDS.items():
+        numbers = [one[kind] for one in counted.values()]
+        if any(numbers):
+            text += f"| {several.removeprefix('are ')} | {' | '.join(map(str, [*numbers, sum(numbers)]))} |\n"
+    numbers = [one.total() for one in counted.values()]
+    return text + f"| all | {' | '.join(map(str, [*numbers, sum(numbers)]))} |\n"
+
+
+INTRODUCTION = """
+Lines are those of the LaTeX source of the preprint, arXiv 2302.10755; statements are in our words. A number is a
+median, with its range over the seeds (or a 95 % interval of a trend). Each statement counts once, in however many
+settings it was measured: rows that begin with "again" are other settings of the statement above them, and where
+settings differ, it holds in part.
+
+- *Holds in part*: on at least half of the seeds, or of the parts; or in some of the settings that the paper leaves
+  open; or under a condition that is not printed.
+- *Holds but for a misprint*: the context says what is meant, and that was measured.
+- *Cannot apply*: no data meet its condition. *False as printed*: in a constant, with a counterexample.
+- *Stands in*: it was measured on other data than the paper's.
+
+What is false as printed is counted here and not set apart: a test fails if a record about the paper, or an entry of
+ERRATA.md, belongs to no row. The published plots were not seen. All records, with what was expected:
+[claims.csv](notebooks/results/claims.csv). This page is written by `make refresh` from the records of the notebooks.
+"""
+
+
+def page(claims: list[dict]) -> str:
+    """CLAIMS.md: the count, three tables, and what did not come out."""
+    text = "# Claims\n\n" + summary(claims) + "\n" + table_of_counts(claims) + INTRODUCTION
+    find, weights, reasons = overview.found_in(claims), weights_of_errata(), ""
+    for block in ("Figures", "Theory", "Ours"):
         whose = "our own statement" if block == "Ours" else "the paper states"
-        text += f"\n## {block}\n\n| verdict | {whose} | our setting | measured | |\n|---|---|---|---|---|\n"
+        text += f"\n## {block}\n\n| | {whose} | our setting | measured | |\n|---|---|---|---|---|\n"
         for row in (row for row in overview.ROWS if row.block == block):
-            one, verdict = find(row.record), overview.verdict_of(row, find)
-            shown = f"stands in ({verdict})" if counted_as(one) == "no: a stand-in" else verdict
-            statement = f"{row.statement} ({row.place})" if row.place else row.statement
-            cells = (shown, statement, row.setting, overview.number_of(row, one), link(one))
-            escaped = [cell.replace("|", "\\|") for cell in cells]
-            text += f"| {' | '.join(escaped)} |\n"
-            if row.reason:
-                reasons += f"- **{row.place}**, {row.statement}: {verdict}. {row.reason}\n"
-    return f"{text}\n## What did not come out, and the likeliest reason\n\n{reasons}"
+            text += line_of(row, find, weights)
+            if explanation := " ".join(filter(None, [row.only, row.reason])):
+                kind = overview.kind_of(row, find, weights)
+                reasons += f"- **{row.place}**, {row.statement}: {kind}. {explanation}\n"
+    return f"{text}\n## What is not as stated, and the likeliest reason\n\n{reasons}"
+
+
+def line_of(row: overview.Row, find, weights: dict[int, str]) -> str:
+    """The line of a row in a table of CLAIMS.md."""
+    one, kind = find(row.record), overview.kind_of(row, find, weights)
+    shown = f"stands in: {kind}" if counted_as(one) == "stand-ins" else kind
+    statement = "again: " * row.again + row.statement
+    if row.place:
+        several = "entries" if len(row.entries) > 1 else "entry"
+        entries = f"; {several} {', '.join(map(str, row.entries))}" if row.entries else ""
+        statement += f" ({row.place}{entries})"
+    cells = (shown, statement, row.setting, overview.number_of(row, one), link(one))
+    escaped = [cell.replace("|", "\\|") for cell in cells]
+    return f"| {' | '.join(escaped)} |\n"
 
 
 def table(claims: list[dict]) -> str:
