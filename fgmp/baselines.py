@@ -73,7 +73,7 @@ class FirstOrder(Method):
     def exchanges(self) -> Sequence[Exchange]:
         """Return the one exchange of a round: w goes out, and comes back after K steps."""
         exchange = Exchange(lambda w: w, self.client_update, self.server_update, self.update_spec)
-        return (exchange,)
+        return (exchange.declared_for(FirstOrder.client_update),)
 
     def update_spec(self, w: Array) -> UpdateSpec:
         """Return what an update looks like: a dense model near w."""
@@ -292,7 +292,7 @@ class FedDualAvg(L1Penalised):
             self.dual_server_update,
             self.dual_update_spec,
         )
-        return (exchange,)
+        return (exchange.declared_for(FedDualAvg.dual_client_update),)
 
     def dual_message(self, state: Dual) -> tuple[Array, int]:
         """Return z and the number of the round."""
@@ -396,7 +396,7 @@ class FastFedDualAvg(L1Penalised):
             self.sums_server_update,
             self.sums_update_spec,
         )
-        return (exchange,)
+        return (exchange.declared_for(FastFedDualAvg.sums_client_update),)
 
     def sums_message(self, state: Dual) -> tuple[Array, Array, Array, int]:
         """Return G, X, w and the number of the round."""

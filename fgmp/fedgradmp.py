@@ -146,7 +146,7 @@ class FedGradMP(Method):
     def exchanges(self) -> Sequence[Exchange]:
         """Return the one exchange of a round: x_t goes out, the x_i come back, x_{t+1} is made."""
         exchange = Exchange(self.message, self.client_update, self.server_update, self.update_spec)
-        return (exchange,)
+        return (exchange.declared_for(FedGradMP.client_update),)
 
     def message(self, x: SparseModel) -> SparseModel:
         """Return x_t itself, which the server broadcasts."""

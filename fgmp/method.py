@@ -42,6 +42,15 @@ class Exchange(NamedTuple):
         mean, unless the run has another aggregator.
     update_spec : state -> UpdateSpec
         Return what an update has to look like.
+    repeats : {"always", "quadratic", "never"}
+        When some numbers of a client's update may be the same in every round, whatever the message
+        is: always, with quadratic losses only (as Hessians of these are), or never. The difference
+        of two secure sums over cohorts that differ by one client would then be its own.
+    holds_objective : bool, default True
+        Whether the objective of a client may follow from its update.
+
+    Only secure sums ask for the last two. Their defaults are strict: whoever adds a method says
+    that it is harmless.
 
     Examples
     --------
@@ -65,6 +74,24 @@ class Exchange(NamedTuple):
     client_update: Callable[[Client, Message, np.random.Generator], Update]
     server_update: Callable[[State, Array], State]
     update_spec: Callable[[State], UpdateSpec]
+    repeats: str = "always"
+    holds_objective: bool = True
+
+    def may_repeat(self, loss: Loss) -> bool:
+        """Return whether some numbers of an update may be the same in every round."""
+        return loss.is_quadratic if self.repeats == "quadratic" else self.repeats != "never"
+
+    def declared_for(
+        self, client_update: Any, repeats: str = "never", holds_objective: bool = False
+    ) -> Exchange:
+        """Return the exchange with a declaration that holds for one function `client_update`.
+
+        A class that overrides this function has another, which is declared by nobody: its exchange
+        is returned as it is.
+        """
+        if getattr(self.client_update, "__func__", None) is not client_update:
+            return self
+        return self._replace(repeats=repeats, holds_objective=holds_objective)
 
 
 class Method:
@@ -122,18 +149,6 @@ class Method:
         info : ProblemInfo
             What the server knows of the problem, in the coordinates of the dictionary.
         """
-
-    def repeats_itself(self, loss: Loss) -> bool:
-        """Return whether part of an update is the same in every round.
-
-        Hessians of the squared loss are. The difference of two secure sums, over cohorts that
-        differ by one client, would then be its own. Only secure sums ask.
-        """
-        return False
-
-    def sends_objectives(self) -> bool:
-        """Return whether updates include the objective of a client. Only secure sums ask."""
-        return False
 
     def start(self, info: ProblemInfo) -> State:
         """Return the state that the server starts from, without any data."""

@@ -57,10 +57,6 @@ class ClientSums(Method):
         if missing:
             raise TypeError(f"{cls.__name__} does not declare {', '.join(missing)}")
 
-    def sends_objectives(self) -> bool:
-        """Losses on rows that were held out, and squares of targets, reveal an objective."""
-        return True
-
     def message(self, state: State) -> Any:
         """Return the message: all results so far, or 0 if there are none."""
         return state or 0

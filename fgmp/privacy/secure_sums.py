@@ -17,7 +17,7 @@ from .._support.validation import check_integer, check_kind, check_number
 from .._support.warnings import warn_user
 from ..aggregation import Aggregator, PrivacyMechanism
 from ..data import ProblemInfo
-from ..method import Call, Method, Transport
+from ..method import Call, Exchange, Method, Transport
 from ..sparse_model import Array, IndexArray
 from ..updates import Message, RejectReason, Update, Updates
 from .ledger import Ledger
@@ -84,8 +84,9 @@ class SecureSum(Aggregator):
     opened that would make a combination of sums rest on one client alone, whatever was asked
     (`Ledger`). If a client stays away once, its updates are left out from then on, and counted as
     ``withheld``. If a client leaves that was there before, rounds are lost and counted until it is
-    back. Cohorts are refused for methods that send Hessians of the squared loss, because these ask
-    for the same numbers in every round. Other methods with few clients lose the rounds of some
+    back. Cohorts are refused for methods whose updates may hold the same numbers in every round, as
+    Hessians of the squared loss are, and for methods that do not declare that they hold none
+    (`repeats` of `fgmp.Exchange`). Other methods with few clients lose the rounds of some
     cohorts.
 
     The range is resolution * 2^62, by default 2^22, about four million. A larger number in an
@@ -338,18 +339,24 @@ class SumsOnly(PrivacyMechanism):
             of a run beside a set of other clients.
         """
         ledger = self.secure.ledger
-        if method.sends_objectives() and ledger is not None and not ledger.settle():
+        exchanges = method.exchanges()
+        holds_objective = any(exchange.holds_objective for exchange in exchanges)
+        if holds_objective and ledger is not None and not ledger.settle():
             raise ValueError(
                 "ledger has an objective and answers of other clients; expected a new one for this "
                 "method"
             )
         n_clients = len(info.client_ids)
-        if cohort_size < n_clients and method.repeats_itself(info.loss):
-            raise ValueError(
-                f"cohort_size is {cohort_size} of {n_clients} with secure sums of "
-                f"{type(method).__name__}, which asks every round for the same Hessians; expected "
-                "None: sums of other cohorts subtract to single clients"
-            )
+        if cohort_size == n_clients:
+            return
+        for exchange in exchanges:
+            if exchange.may_repeat(info.loss):
+                raise ValueError(
+                    f"cohort_size is {cohort_size} of {n_clients} with secure sums of "
+                    f"{type(method).__name__}, whose updates may hold the same numbers in every "
+                    f"round ({_repetition_in_words(exchange)}); expected None: sums of other "
+                    "cohorts subtract to single clients"
+                )
 
     def collect(
         self, transport: Transport, call: Call, message: Message, cohort: IndexArray
@@ -474,6 +481,16 @@ class SumsOnly(PrivacyMechanism):
         """End the session of the clients, as after a sum over a network that is not opened."""
         if self.secure.sessions is not None:
             self.secure.sessions.end()
+
+
+def _repetition_in_words(exchange: Exchange) -> str:
+    """Return why an update may hold the same numbers in every round."""
+    if exchange.repeats == "quadratic":
+        return "Hessians of a quadratic loss are the same"
+    return (
+        "nothing else is declared: if every number of an update changes with the message, say "
+        'Exchange(..., repeats="never")'
+    )
 
 
 def _rows_of(transport: Transport, indices: IndexArray) -> int:

@@ -17,7 +17,6 @@ from .._support.validation import (
 )
 from ..data import Client, ProblemInfo
 from ..dictionaries import Atoms, StandardBasis
-from ..losses import Loss
 from ..method import Exchange, Method
 from ..selection import PER_OUTPUT, Selection, check_selection
 from ..sparse_model import Array, SparseModel, union
@@ -138,14 +137,6 @@ class SharedSupportGradMP(Method):
         self.screening.check(self.sparsity, info.model_shape, sum(info.rows))
         self.support_solver.check(info)
 
-    def repeats_itself(self, loss: Loss) -> bool:
-        """Whether the solver asks for the same numbers in every round."""
-        return self.solver.repeats_itself(loss)
-
-    def sends_objectives(self) -> bool:
-        """Whether updates for the solver hold the objective of a client."""
-        return self.solver.sends_objectives()
-
     def start(self, info: ProblemInfo) -> SharedState:
         """Return x_0 = 0, with an empty support."""
         return SharedState(SparseModel.zero(info.model_shape, info.dtype))
@@ -158,6 +149,7 @@ class SharedSupportGradMP(Method):
             server_update=self.merge,
             update_spec=self.update_spec,
         )
+        screen = screen.declared_for(SharedSupportGradMP.client_update)
         *steps, last = self.support_solver.exchanges()
         return (screen, *steps, last._replace(server_update=self.prune))
 

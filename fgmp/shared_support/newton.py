@@ -30,7 +30,6 @@ from .._support.validation import (
 )
 from ..data import Client, ProblemInfo
 from ..dictionaries import Atoms, Dictionary, StandardBasis, check_dictionary
-from ..losses import Loss
 from ..method import Exchange, Method
 from ..solvers import RestrictedProblem, SecondOrderProblem, Solver, check_solver, minimise_on
 from ..sparse_model import Array, SparseModel
@@ -305,14 +304,6 @@ class NewtonOnSupport(SupportSolver):
                 "expected NewtonOnSupport(steps=5) or LocalSteps(...)"
             )
 
-    def repeats_itself(self, loss: Loss) -> bool:
-        """Whether every round asks for the same numbers: Hessians of the squared loss."""
-        return loss.is_quadratic
-
-    def sends_objectives(self) -> bool:
-        """Whether updates hold the objective of a client: with several steps, to compare them."""
-        return self.steps > 1
-
     @property
     def _can_diverge(self) -> bool:
         """Whether nothing keeps coefficients from growing for ever."""
@@ -330,7 +321,12 @@ class NewtonOnSupport(SupportSolver):
     def exchanges(self) -> Sequence[Exchange]:
         """Return an exchange for each step, and with several steps one that compares objectives."""
         n_exchanges = self.steps + 1 if self.steps > 1 else 1
-        return [*super().exchanges()] * int(n_exchanges)
+        (exchange,) = super().exchanges()
+        # Hessians of a quadratic loss are the same in every round.
+        exchange = exchange.declared_for(
+            NewtonOnSupport.client_update, repeats="quadratic", holds_objective=self.steps > 1
+        )
+        return [exchange] * int(n_exchanges)
 
     def message(self, state: SupportState) -> Message:
         """Return the model, whether the exchange is the last, and a step that is in doubt.
@@ -587,6 +583,11 @@ class LocalSteps(SupportSolver):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_solver(self.solver)
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Return the one exchange of a round."""
+        (exchange,) = super().exchanges()
+        return [exchange.declared_for(LocalSteps.client_update)]
 
     def client_update(self, client: Client, message: Message, rng: np.random.Generator) -> Array:
         """Return the coefficients at which the client's solver ends."""
