@@ -5,12 +5,13 @@ made (`Federation.from_arrays`).
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.special import expit
 
 from ._support.validation import validate_integer_field, validate_number_field
-from .losses import Loss
+from .losses import Expansion, Loss
 from .sparse_model import Array, IndexArray
 
 
@@ -147,24 +148,26 @@ class SoftmaxLoss(Loss):
 
     def values(self, predictions: Array, targets: Array) -> Array:
         """Return -z_y + log sum_c exp(z_c), without overflow."""
-        shifted = predictions - np.maximum.reduce(predictions, axis=1, keepdims=True)
-        of_label = shifted[np.arange(len(targets)), targets]
-        np.maximum(shifted, _LOWEST_EXPONENT[shifted.dtype], out=shifted)
-        sums = np.add.reduce(np.exp(shifted, out=shifted), axis=1)
-        values: Array = np.log(sums) - of_label
+        values, _ = _values_and_softmax(predictions, targets)
         return values
 
     def derivative(self, predictions: Array, targets: Array) -> Array:
         """Return p - e_y, with p = softmax(z)."""
-        derivative = _softmax(predictions)
+        _, derivative = _values_and_softmax(predictions, targets)
         derivative[np.arange(len(targets)), targets] -= 1
         return derivative
 
     def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
         """Return (diag(p) - p p') times the direction, with p = softmax(z)."""
-        p = _softmax(predictions)
-        product: Array = p * (direction - np.sum(p * direction, axis=1, keepdims=True))
-        return product
+        _, p = _values_and_softmax(predictions, targets)
+        return _covariance(p, direction)
+
+    def expansion(self, predictions: Array, targets: Array) -> Expansion:
+        """Return l to second order, from exponentials that are computed once."""
+        values, p = _values_and_softmax(predictions, targets)
+        derivative = p.copy(order="K")
+        derivative[np.arange(len(targets)), targets] -= 1
+        return Expansion(values, derivative, partial(_covariance, p), coupling=None)
 
     def leads(self, predictions: Array, targets: Array) -> Array:
         """Return z_y - z_c for the other classes c."""
@@ -183,10 +186,19 @@ _LOWEST_EXPONENT = {
 }
 
 
-def _softmax(predictions: Array) -> Array:
-    """Return the probabilities exp(z_c) / sum_c exp(z_c) of each row, none below tiny^0.7."""
+def _values_and_softmax(predictions: Array, targets: Array) -> tuple[Array, Array]:
+    """Return -z_y + log sum_c exp(z_c) and the probabilities p of each row, none below tiny^0.7."""
     p: Array = predictions - np.maximum.reduce(predictions, axis=1, keepdims=True)
+    of_label = p[np.arange(len(targets)), targets]
     np.maximum(p, _LOWEST_EXPONENT[p.dtype], out=p)
     np.exp(p, out=p)
-    p /= np.add.reduce(p, axis=1, keepdims=True)
-    return p
+    sums = np.add.reduce(p, axis=1)
+    values: Array = np.log(sums) - of_label
+    p /= sums[:, None]
+    return values, p
+
+
+def _covariance(p: Array, direction: Array) -> Array:
+    """Return (diag(p) - p p') times the direction of each row."""
+    product: Array = p * (direction - np.sum(p * direction, axis=1, keepdims=True))
+    return product

@@ -91,7 +91,7 @@ class PoissonLoss(Loss):
         product: Array = np.exp(inside) * direction
         return product
 
-    def ahead(self, moves: Array, targets: Array) -> Array:
+    def ahead(self, predictions: Array, targets: Array, moves: Array) -> Array:
         """Return how far each move lowers l for ever: down in a row without events, else nowhere.
 
         With y > 0 l grows in both directions.

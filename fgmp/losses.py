@@ -14,6 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,25 @@ from ._support.validation import (
     check_kind,
 )
 from .sparse_model import Array
+
+
+class Expansion(NamedTuple):
+    """l at the predictions of some rows, to second order.
+
+    Attributes
+    ----------
+    values : ndarray, shape (n_rows,)
+    derivative : ndarray, of the shape of the predictions
+    curvature : callable
+        Take a direction of each row and return l'' times it, both of the shape of the predictions.
+    coupling : ndarray or None
+        As `Loss.coupling`.
+    """
+
+    values: Array
+    derivative: Array
+    curvature: Callable[[Array], Array]
+    coupling: Array | None
 
 
 class Loss(ABC):
@@ -90,6 +110,22 @@ class Loss(ABC):
     def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
         """Return l''(z, y) applied to the direction of each row, of the predictions' shape."""
 
+    def expansion(self, predictions: Array, targets: Array) -> Expansion:
+        """Return l to second order: all of the above at once.
+
+        A loss overrides this if its values and derivatives have a computation in common.
+        """
+
+        def curvature(direction: Array) -> Array:
+            return self.curvature(predictions, targets, direction)
+
+        return Expansion(
+            values=self.values(predictions, targets),
+            derivative=self.derivative(predictions, targets),
+            curvature=curvature,
+            coupling=self.coupling(predictions, targets),
+        )
+
     # What follows has a default; of it FedGradMP asks for `row_weight` and `model_shape`.
 
     @property
@@ -135,12 +171,13 @@ class Loss(ABC):
         wrong: Array = np.any(self.leads(predictions, targets) <= 0, axis=1)
         return wrong
 
-    def ahead(self, moves: Array, targets: Array) -> Array | None:
+    def ahead(self, predictions: Array, targets: Array, moves: Array) -> Array | None:
         """Return numbers that show whether l falls without end as predictions move, or None.
 
         The shape is (n_rows, k). In a row the move is a direction in which l has no minimum if none
         of the k numbers is negative, and one is positive. None is for a loss that has a minimum
-        along every direction. By default these are the `leads` of a loss of labels.
+        along every direction. By default these are the `leads` of the moves, for a loss of labels,
+        wherever the moves begin.
         """
         return None if self.leads is None else self.leads(moves, targets)
 
