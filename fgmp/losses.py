@@ -15,6 +15,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit, xlogy
@@ -26,6 +28,25 @@ from ._support.validation import (
     validate_number_field,
 )
 from .sparse_model import Array, IndexArray
+
+
+class Expansion(NamedTuple):
+    """l at the predictions of some rows, to second order.
+
+    Attributes
+    ----------
+    values : ndarray, shape (n_rows,)
+    derivative : ndarray, of the shape of the predictions
+    curvature : callable
+        Take a direction of each row and return l'' times it, both of the shape of the predictions.
+    coupling : ndarray or None
+        As `Loss.coupling`.
+    """
+
+    values: Array
+    derivative: Array
+    curvature: Callable[[Array], Array]
+    coupling: Array | None
 
 
 class Loss(ABC):
@@ -94,6 +115,22 @@ class Loss(ABC):
     def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
         """Return l''(z, y) applied to the direction of each row, of the predictions' shape."""
 
+    def expansion(self, predictions: Array, targets: Array) -> Expansion:
+        """Return l to second order: all of the above at once.
+
+        A loss overrides this if its values and derivatives have a computation in common.
+        """
+
+        def curvature(direction: Array) -> Array:
+            return self.curvature(predictions, targets, direction)
+
+        return Expansion(
+            values=self.values(predictions, targets),
+            derivative=self.derivative(predictions, targets),
+            curvature=curvature,
+            coupling=self.coupling(predictions, targets),
+        )
+
     # What follows has a default; of it FedGradMP asks for `row_weight` and `model_shape`.
 
     @property
@@ -139,12 +176,13 @@ class Loss(ABC):
         wrong: Array = np.any(self.leads(predictions, targets) <= 0, axis=1)
         return wrong
 
-    def ahead(self, moves: Array, targets: Array) -> Array | None:
+    def ahead(self, predictions: Array, targets: Array, moves: Array) -> Array | None:
         """Return numbers that show whether l falls without end as predictions move, or None.
 
         The shape is (n_rows, k). In a row the move is a direction in which l has no minimum if none
         of the k numbers is negative, and one is positive. None is for a loss that has a minimum
-        along every direction. By default these are the `leads` of a loss of labels.
+        along every direction. By default these are the `leads` of the moves, for a loss of labels,
+        wherever the moves begin.
         """
         return None if self.leads is None else self.leads(moves, targets)
 
@@ -351,24 +389,26 @@ class SoftmaxLoss(Loss):
 
     def values(self, predictions: Array, targets: Array) -> Array:
         """Return -z_y + log sum_c exp(z_c), without overflow."""
-        shifted = predictions - np.maximum.reduce(predictions, axis=1, keepdims=True)
-        of_label = shifted[np.arange(len(targets)), targets]
-        np.maximum(shifted, _LOWEST_EXPONENT[shifted.dtype], out=shifted)
-        sums = np.add.reduce(np.exp(shifted, out=shifted), axis=1)
-        values: Array = np.log(sums) - of_label
+        values, _ = _values_and_softmax(predictions, targets)
         return values
 
     def derivative(self, predictions: Array, targets: Array) -> Array:
         """Return p - e_y, with p = softmax(z)."""
-        derivative = _softmax(predictions)
+        _, derivative = _values_and_softmax(predictions, targets)
         derivative[np.arange(len(targets)), targets] -= 1
         return derivative
 
     def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
         """Return (diag(p) - p p') times the direction, with p = softmax(z)."""
-        p = _softmax(predictions)
-        product: Array = p * (direction - np.sum(p * direction, axis=1, keepdims=True))
-        return product
+        _, p = _values_and_softmax(predictions, targets)
+        return _covariance(p, direction)
+
+    def expansion(self, predictions: Array, targets: Array) -> Expansion:
+        """Return l to second order, from exponentials that are computed once."""
+        values, p = _values_and_softmax(predictions, targets)
+        derivative = p.copy(order="K")
+        derivative[np.arange(len(targets)), targets] -= 1
+        return Expansion(values, derivative, partial(_covariance, p), coupling=None)
 
     def leads(self, predictions: Array, targets: Array) -> Array:
         """Return z_y - z_c for the other classes c."""
@@ -387,13 +427,22 @@ _LOWEST_EXPONENT = {
 }
 
 
-def _softmax(predictions: Array) -> Array:
-    """Return the probabilities exp(z_c) / sum_c exp(z_c) of each row, none below tiny^0.7."""
+def _values_and_softmax(predictions: Array, targets: Array) -> tuple[Array, Array]:
+    """Return -z_y + log sum_c exp(z_c) and the probabilities p of each row, none below tiny^0.7."""
     p: Array = predictions - np.maximum.reduce(predictions, axis=1, keepdims=True)
+    of_label = p[np.arange(len(targets)), targets]
     np.maximum(p, _LOWEST_EXPONENT[p.dtype], out=p)
     np.exp(p, out=p)
-    p /= np.add.reduce(p, axis=1, keepdims=True)
-    return p
+    sums = np.add.reduce(p, axis=1)
+    values: Array = np.log(sums) - of_label
+    p /= sums[:, None]
+    return values, p
+
+
+def _covariance(p: Array, direction: Array) -> Array:
+    """Return (diag(p) - p p') times the direction of each row."""
+    product: Array = p * (direction - np.sum(p * direction, axis=1, keepdims=True))
+    return product
 
 
 # Beyond this prediction l continues as its own second-order expansion. exp(40) is 26 times the
@@ -475,7 +524,7 @@ class PoissonLoss(Loss):
         product: Array = np.exp(inside) * direction
         return product
 
-    def ahead(self, moves: Array, targets: Array) -> Array:
+    def ahead(self, predictions: Array, targets: Array, moves: Array) -> Array:
         """Return how far each move lowers l for ever: down in a row without events, else nowhere.
 
         With y > 0 l grows in both directions.

@@ -42,7 +42,7 @@ from ._support.validation import (
 from ._support.warnings import convergence_warning
 from .data import Client
 from .dictionaries import Atoms
-from .losses import Loss
+from .losses import Expansion, Loss
 from .sparse_model import Array, IndexArray, NonFiniteUpdate, SparseModel
 
 # Steps of a solver that stops at an accuracy only.
@@ -344,6 +344,14 @@ def solver_for(loss: Loss) -> Solver:
     return Exact() if loss.local_solver == "exact" else _ONE_STEP
 
 
+class SecondOrder(NamedTuple):
+    """A function of coordinates at one point, to second order."""
+
+    value: float
+    gradient: Array
+    hessian: Array
+
+
 class LineSearchStep(NamedTuple):
     """How far to go along a direction d, and what d does to the predictions."""
 
@@ -433,8 +441,25 @@ class SecondOrderProblem(RestrictedProblem):
         product = super().pull_back(derivative)
         return product if self.to_coefficients is None else self.to_coefficients.T @ product
 
+    def expansion(self, predictions: Array) -> Expansion:
+        """Return the loss of the rows to second order, given the predictions B z."""
+        return self.loss.expansion(predictions, self.targets)
+
+    def to_second_order(self, predictions: Array) -> SecondOrder:
+        """Return value, gradient and Hessian of h in z, given the predictions B z."""
+        expansion = self.expansion(predictions)
+        return SecondOrder(
+            value=float(np.sum(expansion.values) * self.row_weight),
+            gradient=self.pull_back(expansion.derivative * self.row_weight),
+            hessian=self.hessian_of(expansion),
+        )
+
     def hessian(self, predictions: Array) -> Array:
-        """Return the Hessian of h in z, given the predictions B z.
+        """Return the Hessian of h in z, given the predictions B z."""
+        return self.hessian_of(self.expansion(predictions))
+
+    def hessian_of(self, expansion: Expansion) -> Array:
+        """Return the Hessian of h in z, given the expansion at the predictions B z.
 
         Its blocks are B_c' diag(w l''_cd) B_d, with B_c the columns of output c, and l''_cd the
         derivative of entry c of l' in the prediction of output d.
@@ -442,21 +467,19 @@ class SecondOrderProblem(RestrictedProblem):
         atoms, outputs = np.divmod(self.indices, self.n_outputs)
 
         def curvature(output: int) -> Array:
-            direction = np.zeros_like(predictions).reshape(len(predictions), -1)
+            direction = np.zeros_like(expansion.derivative).reshape(len(self.targets), -1)
             direction[:, output] = self.row_weight
-            in_shape = direction.reshape(predictions.shape)
-            product = self.loss.curvature(predictions, self.targets, in_shape)
+            product = expansion.curvature(direction.reshape(expansion.derivative.shape))
             return product.reshape(direction.shape)
 
         hessian = block_hessian(self.columns, atoms, outputs, self.n_outputs, curvature)
-        hessian = self._coupled(hessian, predictions)
+        hessian = self._coupled(hessian, expansion.coupling)
         if self.to_coefficients is None:
             return hessian
         return self.to_coefficients.T @ hessian @ self.to_coefficients
 
-    def _coupled(self, hessian: Array, predictions: Array) -> Array:
+    def _coupled(self, hessian: Array, coupling: Array | None) -> Array:
         """Return a Hessian in coefficients minus w B'F F'B, if the loss ties rows together."""
-        coupling = self.loss.coupling(predictions, self.targets)
         if coupling is None:
             return hessian
         in_coefficients = super().pull_back
@@ -507,9 +530,11 @@ class SecondOrderProblem(RestrictedProblem):
         return norms
 
     def line_search(
-        self, predictions: Array, derivative: Array, gradient: Array, direction: Array
+        self, expansion: Expansion, predictions: Array, gradient: Array, direction: Array
     ) -> LineSearchStep:
         """Return how far to go along a direction d, and its image B d.
+
+        The expansion and the gradient are those at the predictions.
 
         The length s is the minimiser of the quadratic model of h along d,
 
@@ -522,17 +547,16 @@ class SecondOrderProblem(RestrictedProblem):
         """
         image = self.predictions(direction)
         slope = inner(gradient, direction)
-        curvature = self.loss.curvature(predictions, self.targets, image)
-        second_derivative = inner(image, curvature) * self.row_weight
-        coupling = self.loss.coupling(predictions, self.targets)
-        if coupling is not None:
-            across = coupling.reshape(image.size, -1).T @ image.reshape(-1)
+        second_derivative = inner(image, expansion.curvature(image)) * self.row_weight
+        if expansion.coupling is not None:
+            across = expansion.coupling.reshape(image.size, -1).T @ image.reshape(-1)
             second_derivative -= inner(across, across) * self.row_weight
+        derivative = expansion.derivative * self.row_weight
         if second_derivative <= 0 or not slope < -self._rounding_of_slope(derivative, direction):
             return LineSearchStep(0.0, image)
 
         precision = float(np.finfo(derivative.dtype).eps)
-        value = self.value(predictions)
+        value = float(np.sum(expansion.values) * self.row_weight)
         tolerance = 16 * precision * abs(value)
         length = -slope / second_derivative
         for _ in range(_MOST_HALVINGS):
@@ -652,15 +676,15 @@ class GradientDescent(Solver):
         is_certain = False
 
         for _ in range(_LIMIT if self.steps is None else self.steps):
-            derivative = inside.derivative(predictions)
-            gradient = inside.pull_back(derivative)
+            expansion = inside.expansion(predictions)
+            gradient = inside.pull_back(expansion.derivative * inside.row_weight)
             if self.accuracy is not None:
                 is_certain = inside.converged(float(self.accuracy), predictions, gradient)
                 if is_certain:
                     break
 
-            direction = self._direction(inside, predictions, gradient)
-            length, image = inside.line_search(predictions, derivative, gradient, direction)
+            direction = self._direction(inside, expansion, gradient)
+            length, image = inside.line_search(expansion, predictions, gradient, direction)
             if length == 0:
                 break
             z = z + length * direction
@@ -670,7 +694,9 @@ class GradientDescent(Solver):
             self._warn_of_accuracy(len(z), len(inside.targets))
         return inside.coefficients(z)
 
-    def _direction(self, problem: SecondOrderProblem, predictions: Array, gradient: Array) -> Array:
+    def _direction(
+        self, problem: SecondOrderProblem, expansion: Expansion, gradient: Array
+    ) -> Array:
         """Return -grad h(z), times a power of two so that squares neither overflow nor vanish."""
         return -gradient * unit_of(gradient)
 
@@ -719,10 +745,12 @@ class Newton(GradientDescent):
         b = super().minimise(in_float64, start.astype(np.float64), rng)
         return b.astype(start.dtype, copy=False)
 
-    def _direction(self, problem: SecondOrderProblem, predictions: Array, gradient: Array) -> Array:
+    def _direction(
+        self, problem: SecondOrderProblem, expansion: Expansion, gradient: Array
+    ) -> Array:
         """Return -H^+ grad h(z), without a part along shifts, which do not change h."""
         hessian, gradient = regularize_null_directions(
-            problem.hessian(predictions), gradient, problem.shifts
+            problem.hessian_of(expansion), gradient, problem.shifts
         )
         return -solve_semidefinite(hessian, gradient)
 

@@ -105,10 +105,10 @@ class GradientProducts(ClientSums):
         coefficients = model.values.astype(np.float64)
         predictions = problem.predictions(coefficients)
 
-        hessian = problem.hessian(predictions)
-        parts = [np.array([problem.value(predictions)]), upper_half(hessian)]
+        value, gradient, hessian = problem.to_second_order(predictions)
+        parts = [np.array([value]), upper_half(hessian)]
         if self.with_products:
-            gradient = problem.gradient(predictions) + self.ridge * coefficients
+            gradient = gradient + self.ridge * coefficients
             scale = self.total_weight * share_of(client, self.shares, self.n_rows)
             product = scale * upper_half(np.outer(gradient, gradient))
             digits = split_digits(product, _PRODUCT_DIGITS) if self.masked else product

@@ -11,19 +11,25 @@ nothing to do beyond that. For other losses `ProfiledLoss` shifts the prediction
 best b. The coefficients are those of a pooled table with one column of ones for each client.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from ..losses import Loss
+from ..losses import Expansion, Loss
 from ..sparse_model import Array
+from .wrapped_loss import WrappedLoss
 
-# Weight of b^2 / 2 beside the mean loss. It keeps b within about 18 where a client has rows of one
-# class only, which would send it to infinity, and moves others by a millionth at most.
-RIDGE = 1e-9
+# Weight of b^2 / 2 beside the mean loss. It keeps b within about 25 where a client has rows of one
+# class only, which would send it to infinity. It is 10^4 roundings, and so small that a coefficient
+# which a single row speaks for moves by less than 1e-5 of its standard error.
+RIDGE = 1e-12
 # Curvature below this multiple of the ridge is that of a client whose intercept has no limit.
 _LEAST_CURVATURE = 100.0
+
+# Of a move of length one: what is further ahead is ahead by more than rounding.
+_WELL_AHEAD = 1e-3
 
 MOST_STEPS = 100
 MOST_HALVINGS = 60
@@ -60,23 +66,25 @@ class Quadratic(NamedTuple):
 def mean_loss(loss: Loss, predictions: Array, targets: Array) -> Quadratic:
     """Return the mean loss to second order in a shift, for predictions of shape (n, n_outputs)."""
     n_outputs = predictions.shape[1]
-    shape = predictions.shape if n_outputs > 1 else (len(predictions),)
-    in_shape = predictions.reshape(shape)
-    gradient = loss.derivative(in_shape, targets).reshape(-1, n_outputs).mean(axis=0)
-    hessian = row_curvatures(loss, in_shape, targets).mean(axis=0)
-    return Quadratic(float(loss.values(in_shape, targets).mean()), gradient, hessian)
+    in_shape = predictions.reshape(predictions.shape if n_outputs > 1 else len(predictions))
+    expansion = loss.expansion(in_shape, targets)
+    return Quadratic(
+        value=float(expansion.values.mean()),
+        gradient=expansion.derivative.reshape(-1, n_outputs).mean(axis=0),
+        hessian=_row_curvatures(expansion).mean(axis=0),
+    )
 
 
-def row_curvatures(loss: Loss, predictions: Array, targets: Array) -> Array:
+def _row_curvatures(expansion: Expansion) -> Array:
     """Return l'' of each row, shape (n_rows, n_outputs, n_outputs)."""
-    n_rows = len(predictions)
-    n_outputs = predictions.reshape(n_rows, -1).shape[1]
+    derivative = expansion.derivative
+    n_rows = len(derivative)
+    n_outputs = derivative.reshape(n_rows, -1).shape[1]
     columns = []
     for output in range(n_outputs):
-        direction = np.zeros((n_rows, n_outputs), predictions.dtype)
+        direction = np.zeros((n_rows, n_outputs), derivative.dtype)
         direction[:, output] = 1
-        in_shape = direction.reshape(predictions.shape)
-        product = loss.curvature(predictions, targets, in_shape)
+        product = expansion.curvature(direction.reshape(derivative.shape))
         columns.append(product.reshape(n_rows, n_outputs))
     return np.stack(columns, axis=2)
 
@@ -165,7 +173,7 @@ def _is_determined(hessian: Array, loss: Loss, ridge: float) -> bool:
 
 
 @dataclass(frozen=True)
-class ProfiledLoss(Loss):
+class ProfiledLoss(WrappedLoss):
     """A loss whose predictions are shifted by the intercept that fits the client's rows best.
 
     All rows of a client are given together: the shift depends on all of them. It is best, so that
@@ -174,49 +182,16 @@ class ProfiledLoss(Loss):
     Parameters
     ----------
     loss : Loss
-        l, which every property comes from that a shift does not change.
+        l, which all comes from that a shift does not change.
     """
 
     loss: Loss
 
     ties_rows = True
-
-    @property
-    def shift_invariant(self) -> bool:  # type: ignore[override]
-        """Whether l stays the same if one number is added to all entries of z."""
-        return self.loss.shift_invariant
-
-    @property
-    def local_solver(self) -> str:  # type: ignore[override]
-        """How a client minimises its objective by default."""
-        return self.loss.local_solver
-
-    @property
-    def is_binary(self) -> bool:  # type: ignore[override]
-        """Whether the targets of l are -1 and +1."""
-        return self.loss.is_binary
-
-    @property
-    def has_integer_targets(self) -> bool:  # type: ignore[override]
-        """Whether the targets of l are integers."""
-        return self.loss.has_integer_targets
-
-    @property
-    def class_labels(self) -> Array | None:
-        """The labels of l."""
-        return self.loss.class_labels
-
-    def row_weight(self, n_rows: int) -> float:
-        """Return the weight of a row of l."""
-        return self.loss.row_weight(n_rows)
-
-    def model_shape(self, n_features: int) -> tuple[int, ...]:
-        """Return the shape of a model of l."""
-        return self.loss.model_shape(n_features)
-
-    def check_targets(self, name: str, targets: Array) -> Array:
-        """Return what l makes of the targets."""
-        return self.loss.check_targets(name, targets)
+    # Not even if l is: least squares of the rows would leave the intercepts out.
+    is_quadratic = False
+    # Nor is a bound for l one for the profile, whose intercept moves with the predictions.
+    self_concordance = 0.0
 
     def _shifted(self, predictions: Array, targets: Array) -> tuple[Array, Array]:
         """Return the predictions with the intercept in them, and the intercept."""
@@ -224,16 +199,10 @@ class ProfiledLoss(Loss):
         shift = b if predictions.ndim > 1 else b[0]
         return (predictions + shift).astype(predictions.dtype, copy=False), b
 
-    def misclassified(self, predictions: Array, targets: Array) -> Array | None:
-        """Return which rows are on the wrong side, with the intercept."""
-        shifted, _ = self._shifted(predictions, targets)
-        return self.loss.misclassified(shifted, targets)
-
     def values(self, predictions: Array, targets: Array) -> Array:
         """Return l(z + b, y), with the ridge that b is the minimiser with."""
         shifted, b = self._shifted(predictions, targets)
-        values: Array = self.loss.values(shifted, targets) + RIDGE * float(b @ b) / 2
-        return values
+        return self.loss.values(shifted, targets) + _penalty(b)
 
     def derivative(self, predictions: Array, targets: Array) -> Array:
         """Return l'(z + b, y)."""
@@ -250,9 +219,66 @@ class ProfiledLoss(Loss):
         The Hessian of sum_j l(z_j + b, y_j) in z and b has the blocks diag(l''_j), l''_j and M.
         """
         shifted, _ = self._shifted(predictions, targets)
-        curvatures = row_curvatures(self.loss, shifted, targets)
-        total = curvatures.astype(np.float64).sum(axis=0)
-        total += RIDGE * len(shifted) * np.eye(len(total))
-        inverse_root = np.linalg.inv(np.linalg.cholesky(total)).T
-        coupling = curvatures @ inverse_root.astype(curvatures.dtype)
-        return np.asarray(coupling if predictions.ndim > 1 else coupling[:, 0])
+        return _coupling(self.loss.expansion(shifted, targets))
+
+    def expansion(self, predictions: Array, targets: Array) -> Expansion:
+        """Return l(z + b, y) to second order, for an intercept that is worked out once."""
+        shifted, b = self._shifted(predictions, targets)
+        inside = self.loss.expansion(shifted, targets)
+        return inside._replace(
+            values=inside.values + _penalty(b),
+            coupling=_coupling(inside),
+        )
+
+    @property
+    def leads(self) -> Callable[[Array, Array], Array] | None:  # type: ignore[override]
+        """The `leads` of l, with the intercept."""
+        leads = self.loss.leads
+        if leads is None:
+            return None
+        return lambda predictions, targets: leads(self._shifted(predictions, targets)[0], targets)
+
+    def misclassified(self, predictions: Array, targets: Array) -> Array | None:
+        """Return which rows are on the wrong side, with the intercept."""
+        shifted, _ = self._shifted(predictions, targets)
+        return self.loss.misclassified(shifted, targets)
+
+    def ahead(self, predictions: Array, targets: Array, moves: Array) -> Array | None:
+        """Return `ahead` of l for moves with which the intercept moves along.
+
+        It moves by -M^-1 sum_j l''_j times the moves, with the sum M of all l''. Where M vanishes,
+        because a class or every event is missing, the intercept alone takes rows ahead for ever,
+        and no move adds to that: these numbers are zero.
+        """
+        shifted, b = self._shifted(predictions, targets)
+        n_outputs = len(b)
+        curvatures = _row_curvatures(self.loss.expansion(shifted, targets)).astype(np.float64)
+        columns = moves.reshape(-1, n_outputs)
+        pull = np.einsum("jcd,jd->c", curvatures, columns) / len(columns)
+        eigenvalues, vectors = np.linalg.eigh(curvatures.mean(axis=0))
+        is_held = eigenvalues > _LEAST_CURVATURE * RIDGE
+        held = vectors[:, is_held]
+        follows = -held @ (held.T @ pull / eigenvalues[is_held])
+        numbers = self.loss.ahead(shifted, targets, (columns + follows).reshape(moves.shape))
+        if numbers is None or is_held.sum() + self.shift_invariant == n_outputs:
+            return numbers
+
+        away = b - held @ (held.T @ b)
+        alone = np.broadcast_to(away / np.abs(away).max(), columns.shape).reshape(moves.shape)
+        by_intercept = np.asarray(self.loss.ahead(shifted, targets, alone))
+        return np.where(by_intercept > _WELL_AHEAD, 0, numbers)
+
+
+def _penalty(b: Array) -> float:
+    """Return the ridge that an intercept is the minimiser with."""
+    return RIDGE * float(b @ b) / 2
+
+
+def _coupling(expansion: Expansion) -> Array:
+    """Return F = l'' M^-1/2 of each row, with the sum M of all l'' and the ridge."""
+    curvatures = _row_curvatures(expansion)
+    total = curvatures.astype(np.float64).sum(axis=0)
+    total += RIDGE * len(curvatures) * np.eye(len(total))
+    inverse_root = np.linalg.inv(np.linalg.cholesky(total)).T
+    coupling = curvatures @ inverse_root.astype(curvatures.dtype)
+    return np.asarray(coupling if expansion.derivative.ndim > 1 else coupling[:, 0])

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..data import Client
-from ..losses import Loss
+from ..losses import Expansion, Loss
 from ..sparse_model import Array
 from .profiled_loss import OwnIntercept, intercept_of_rows
+from .wrapped_loss import WrappedLoss
 
 
 @dataclass(frozen=True)
-class WeightedLoss(Loss):
+class WeightedLoss(WrappedLoss):
     """The loss w_j l(z_j, y_j), whose targets have two columns, y_j and w_j.
 
     Rows of the squared loss can be scaled by sqrt(w_j) instead. For other losses the weights stay
@@ -22,7 +23,7 @@ class WeightedLoss(Loss):
     Parameters
     ----------
     loss : Loss
-        l, which every property that does not depend on weights comes from.
+        l, which all comes from that does not depend on weights.
     """
 
     loss: Loss
@@ -30,63 +31,12 @@ class WeightedLoss(Loss):
     # Not even if l is: a solver of (z - y)^2 / 2 would take the rows without their weights.
     is_quadratic = False
 
-    @property
-    def shift_invariant(self) -> bool:  # type: ignore[override]
-        """Whether l stays the same if one number is added to all entries of z."""
-        return self.loss.shift_invariant
-
-    @property
-    def local_solver(self) -> str:  # type: ignore[override]
-        """How a client minimises its objective by default."""
-        return self.loss.local_solver
-
-    @property
-    def self_concordance(self) -> float:
-        """The constant of l."""
-        return self.loss.self_concordance
-
-    @property
-    def leads(self) -> Callable[[Array, Array], Array] | None:  # type: ignore[override]
-        """The `leads` of l, which keep their signs, because weights are above zero."""
-        leads = self.loss.leads
-        if leads is None:
-            return None
-
-        def leads_of_labels(predictions: Array, targets: Array) -> Array:
-            labels, _ = self._split(targets)
-            return leads(predictions, labels)
-
-        return leads_of_labels
-
-    @property
-    def class_labels(self) -> Array | None:
-        """The labels of l."""
-        return self.loss.class_labels
-
-    def link(self, mean: float) -> float:
-        """Return the prediction of l for a mean."""
-        return self.loss.link(mean)
-
-    @property
-    def is_binary(self) -> bool:  # type: ignore[override]
-        """Whether the targets of l are -1 and +1."""
-        return self.loss.is_binary
-
-    def ahead(self, moves: Array, targets: Array) -> Array | None:
-        """Return what l does: weights are above zero."""
-        return self.loss.ahead(moves, self._split(targets)[0])
-
-    def row_weight(self, n_rows: int) -> float:
-        """Return the weight of a row of l."""
-        return self.loss.row_weight(n_rows)
-
-    def model_shape(self, n_features: int) -> tuple[int, ...]:
-        """Return the shape of a model of l."""
-        return self.loss.model_shape(n_features)
-
-    def check_targets(self, name: str, targets: Array) -> Array:
-        """Return what l makes of the targets."""
-        return self.loss.check_targets(name, targets)
+    def __post_init__(self) -> None:
+        if self.loss.ties_rows:
+            raise ValueError(
+                f"loss is {self.loss!r}, which ties rows together; expected one whose rows stand "
+                "alone, so that each has a weight of its own"
+            )
 
     def values(self, predictions: Array, targets: Array) -> Array:
         """Return w l(z, y)."""
@@ -102,6 +52,47 @@ class WeightedLoss(Loss):
         """Return w l''(z, y) times the direction."""
         labels, weights = self._split(targets)
         return _times(weights, self.loss.curvature(predictions, labels, direction))
+
+    def expansion(self, predictions: Array, targets: Array) -> Expansion:
+        """Return w times l to second order."""
+        labels, weights = self._split(targets)
+        inside = self.loss.expansion(predictions, labels)
+
+        def curvature(direction: Array) -> Array:
+            return _times(weights, inside.curvature(direction))
+
+        return Expansion(
+            values=_times(weights, inside.values),
+            derivative=_times(weights, inside.derivative),
+            curvature=curvature,
+            coupling=None,
+        )
+
+    def coupling(self, predictions: Array, targets: Array) -> None:
+        """Return None: each row stands alone."""
+
+    # Signs do not depend on weights, which are above zero.
+
+    @property
+    def leads(self) -> Callable[[Array, Array], Array] | None:  # type: ignore[override]
+        """The `leads` of l."""
+        leads = self.loss.leads
+        if leads is None:
+            return None
+
+        def leads_of_labels(predictions: Array, targets: Array) -> Array:
+            labels, _ = self._split(targets)
+            return leads(predictions, labels)
+
+        return leads_of_labels
+
+    def misclassified(self, predictions: Array, targets: Array) -> Array | None:
+        """Return which rows are on the wrong side."""
+        return self.loss.misclassified(predictions, self._split(targets)[0])
+
+    def ahead(self, predictions: Array, targets: Array, moves: Array) -> Array | None:
+        """Return what l does."""
+        return self.loss.ahead(predictions, self._split(targets)[0], moves)
 
     def _split(self, targets: Array) -> tuple[Array, Array]:
         """Return the targets of l and the weights."""

@@ -43,8 +43,11 @@ SETTLED = 1e-4
 # Of the objective: sums under masks are whole multiples of 2^-40, one for each client.
 _LEAST_VISIBLE_GAIN = 1e-10
 
-# In log-odds: a Newton step towards infinity takes separated rows about 1 ahead.
+# In log-odds: a Newton step towards infinity takes separated rows about 1 ahead,
 _AHEAD = 0.1
+# and leaves the others where they are but for what the curvature of the separated rows, which falls
+# to a third in each step, still pulls at them.
+_STAYS = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -357,17 +360,18 @@ class NewtonOnSupport(SupportSolver):
         model, is_last = message[:2]
         problem = SecondOrderProblem.of(client, model.support, self.dictionary)
         predictions = problem.predictions(model.values)
-        parts = []
-        if not is_last:
-            hessian = problem.hessian(predictions)
-            gradient = problem.gradient(predictions)
+        if is_last:
+            value = problem.value(predictions)
+            parts = []
+        else:
+            value, gradient, hessian = problem.to_second_order(predictions)
             if self.ridge == 0:
                 hessian, gradient = regularize_null_directions(hessian, gradient, problem.shifts)
             parts = [upper_half(hessian), gradient]
         if self.steps > 1:
-            values = [problem.value(predictions)]
+            values = [value]
             if len(message) == 3:
-                values += _shares_moved(problem, step=message[2])
+                values += _shares_moved(problem, predictions, step=message[2])
             else:
                 values.append(_share_misclassified(problem, predictions))
             parts.append(np.array(values, predictions.dtype))
@@ -535,19 +539,19 @@ def _share_misclassified(problem: RestrictedProblem, predictions: Array) -> floa
 
 
 class _SharesMoved(NamedTuple):
-    """The shares of a client's rows that a step moves back, but for rounding, and well ahead."""
+    """The shares of a client's rows that a step moves back, and not hardly, and well ahead."""
 
     back: float
     ahead: float
 
 
-def _shares_moved(problem: RestrictedProblem, step: Array) -> _SharesMoved:
+def _shares_moved(problem: RestrictedProblem, predictions: Array, step: Array) -> _SharesMoved:
     """Return the shares of rows that a step moves; all count as moved back if l falls nowhere."""
-    moves = problem.loss.ahead(problem.predictions(step), problem.targets)
+    moves = problem.loss.ahead(predictions, problem.targets, problem.predictions(step))
     if moves is None:
         return _SharesMoved(back=1.0, ahead=0.0)
-    rounding = float(np.sqrt(np.finfo(step.dtype).eps))
-    goes_back = np.any(moves < -rounding, axis=1)
+    stays = max(_STAYS, float(np.sqrt(np.finfo(step.dtype).eps)))
+    goes_back = np.any(moves < -stays * max(1.0, float(np.abs(moves).max(initial=0))), axis=1)
     goes_ahead = np.any(moves > _AHEAD, axis=1)
     return _SharesMoved(back=float(np.mean(goes_back)), ahead=float(np.mean(goes_ahead)))
 
