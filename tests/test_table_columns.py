@@ -227,6 +227,31 @@ def test_own_intercepts_and_counts_go_with_missing_values():
     assert np.isfinite(model.predict(table, groups)).all()
 
 
+# Ties, which rounding must not break.
+
+
+@pytest.mark.parametrize("options", [{}, {"secure": True}], ids=["open", "secure"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_reference_of_levels_of_one_frequency_is_the_first(options, weighted):
+    """For any order of the rows and any groups; weights 0.1 + 0.2 are as much as 0.3."""
+    rows = np.array(list("wvu") * 40)
+    weights = np.repeat([0.1, 0.2, 0.3], 40)
+    if weighted:
+        rows = np.repeat(["v", "v", "u"], 40)
+    references = set()
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        order = rng.permutation(120)
+        X = pd.DataFrame({"ward": rows[order], "age": rng.standard_normal(120)})
+        model = fgmp.FedGradMPRegressor(
+            "all", categories={"ward": ["w", "v", "u"]}, min_rows=1, **options
+        )
+        passed = {"sample_weight": weights[order]} if weighted else {}
+        model.fit(X, np.arange(120.0), rng.integers(7, size=120), **passed)
+        references.add(model.encoding_.variables[0].reference)
+    assert references == {"u"}
+
+
 # At prediction.
 
 

@@ -1,10 +1,10 @@
 """Columns of a table as columns of numbers: categories, and values that are missing.
 
 A category becomes a column of zeros and ones for each of its levels but the most frequent one, the
-reference: ``sex=male``. Where a number is missing it becomes the mean of those that are there, and
-a column beside it says so: ``cholesterol is missing``. A category that is missing has such a column
-too, as one more level. The columns of a variable are a block: they are selected together and count
-as one of the tau.
+reference: ``sex=male``. (Of levels of one frequency it is the first, in the order of their texts.)
+Where a number is missing it becomes the mean of those that are there, and a column beside it says
+so: ``cholesterol is missing``. A category that is missing has such a column too, as one more level.
+The columns of a variable are a block: they are selected together and count as one of the tau.
 
 What all clients have to agree on is one `Encoding`. The levels are the union of those that occur at
 any client; over a network the set of its levels is what leaves a client for that. The means and the
@@ -25,6 +25,7 @@ import numpy as np
 from scipy import sparse
 
 from .._support.tables import read_table
+from .._support.ties import with_exact_ties
 from .._support.validation import (
     as_array,
     check_integer,
@@ -447,6 +448,7 @@ class EncodingPlan:
                 continue
             of_levels = means[first : first + len(levels[index])]
             first += len(levels[index])
+            of_levels = with_exact_ties(of_levels, _ROUNDING_OF_SHARES)
             reference = levels[index][int(np.argmax(of_levels))]
             others = tuple(level for level in levels[index] if level != reference)
             variables.append(Variable(name, None, has_indicator, others, reference))
