@@ -209,14 +209,28 @@ def _read(read: ReadTable, context: Any, names: Sequence[str]) -> tuple[Any, Arr
             raise
         listed = preview(missing, _MOST_NAMES)
         raise PublicError(f"columns missing at the site: {listed}") from error
-    return X, np.asarray(y)
+    return X, _vector_of_targets(X, y)
+
+
+def _vector_of_targets(X: Any, y: Any) -> Array:
+    """Return one target for each row of X; a column becomes a vector with a warning."""
+    with needs("the table of an estimator", "scikit-learn"):
+        from sklearn.utils.validation import check_consistent_length, column_or_1d
+
+    targets = column_or_1d(np.asarray(y), warn=True)
+    check_consistent_length(X, targets)
+    return np.asarray(targets)
 
 
 def _targets(y: Array, classes: Sequence[Any] | None) -> Array:
     """Return targets as the loss uses them: -1 and +1 for two classes, 0, 1, ... for more."""
     if not classes:
-        return y.astype(np.float64)
-    if not np.isin(y, classes).all():
+        numbers = y.astype(np.float64)
+        if not np.isfinite(numbers).all():
+            raise ValueError("a target is missing, or not finite; expected a number in every row")
+        return numbers
+    # Not by `numpy.isin`, for which the number 1 is the text "1".
+    if not set(y.tolist()) <= set(classes):
         raise ValueError(f"a target is none of the classes {classes}")
     codes = np.searchsorted(classes, y)
     return np.where(codes, 1.0, -1.0) if len(classes) == 2 else codes

@@ -9,6 +9,7 @@ import pytest
 from in_process_grid import InProcessGrid, grid_of_tables
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.exceptions import DataConversionWarning
 
 import fgmp
 from fgmp.estimators.client_sums import ClientSums, Moments
@@ -289,6 +290,43 @@ def test_client_whose_table_does_not_fit_is_turned_away(fault):
     grid = grid_of_tables(X, y, groups)
     with pytest.raises(TimeoutError), pytest.warns(fgmp.AdviceWarning, match="turned away"):
         fit_over(CLASSIFIER, grid, 3, names_of(30), classes=classes, wait_for=0.1)
+
+
+def test_targets_in_a_column_have_the_bits_of_a_vector():
+    """With the warning of scikit-learn in the log of the client."""
+    X, y = CANCER
+    groups = np.arange(len(y)) % 3
+    options = {"classes": [0, 1], "report": lambda line: None}
+    expected = fit_over(CLASSIFIER, grid_of_tables(X, y, groups), 3, names_of(30), **options)
+    grid = grid_of_tables(X, y[:, None], groups)
+    with pytest.warns(DataConversionWarning, match="A column-vector y was passed"):
+        found = fit_over(CLASSIFIER, grid, 3, names_of(30), **options)
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+
+
+WRONG_TARGETS = {
+    "text for numbers": (CLASSIFIER, [0, 1], lambda y: y.astype(str)),
+    "numbers for text": (CLASSIFIER, ["0", "1"], lambda y: y),
+    "too few": (CLASSIFIER, [0, 1], lambda y: y[:-1]),
+    "two columns": (CLASSIFIER, [0, 1], lambda y: np.column_stack([y, y])),
+    "missing": (fgmp.FedGradMPRegressor(2), None, lambda y: np.where(y == y[0], np.nan, y)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_TARGETS)
+def test_client_whose_targets_do_not_fit_is_turned_away(name):
+    """Before it sends anything."""
+    estimator, classes, spoil = WRONG_TARGETS[name]
+    X, y = CANCER
+    groups = np.arange(len(y)) % 3
+
+    def read(context, columns):
+        is_own = groups == context.node_config["partition-id"]
+        return X[is_own], spoil(y[is_own])
+
+    grid = InProcessGrid([table_app(read) for _ in range(3)])
+    with pytest.raises(TimeoutError), pytest.warns(fgmp.AdviceWarning, match="turned away"):
+        fit_over(estimator, grid, 3, names_of(30), classes=classes, wait_for=0.1)
 
 
 NUMBERS = np.random.default_rng(3).integers(0, 100, (90, 6))
