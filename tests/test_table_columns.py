@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from property_settings import repeatable, seeds
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import fgmp
@@ -304,6 +305,105 @@ def test_report_says_what_was_agreed_on():
     assert "levels of sex, pain" in text and "the set of those that it has left each group" in text
     levels = {"sex": ["f", "m"], "pain": [1, 2, 3, 4]}
     assert "no group said which it has" in str(fitted(categories=levels)[0].report())
+
+
+# Columns are named by whatever has several names, or indices.
+
+SEVERAL = {
+    "tuple": tuple,
+    "array": np.array,
+    "array of objects": lambda columns: np.array(columns, object),
+    "index": pd.Index,
+    "pandas": lambda columns: pd.Series(columns, index=["q"] * len(columns)),
+    "polars": lambda columns: pl.Series(columns, strict=False),
+    "set": set,
+    "frozen set": frozenset,
+}
+
+
+@pytest.mark.parametrize("by", ["name", "index"])
+@pytest.mark.parametrize("kind", SEVERAL)
+def test_several_columns_are_those_of_a_list_whatever_holds_them(kind, by):
+    """In the fit, a clone, resamples, and JSON, which has a list; the parameter stays as it is."""
+    table, y, groups = hospital_table(n_rows=200)
+    categories = ["sex", "pain"] if by == "name" else [1, 2]
+    always = ["age", "noise"] if by == "name" else [0, 4]
+    options = {"method": "shared", "missing": "indicator", "rounds": 3}
+    expected = fgmp.FedGradMPRegressor(
+        1, categories=categories, always_include=always, **options
+    ).fit(table, y, groups)
+    several = {"categories": SEVERAL[kind](categories), "always_include": SEVERAL[kind](always)}
+    model = fgmp.FedGradMPRegressor(1, **several, **options)
+    assert all(model.get_params()[name] is value for name, value in several.items())
+    model = clone(model).fit(table, y, groups)
+    np.testing.assert_array_equal(model.coef_, expected.coef_)
+    assert "array" in kind or repr(model).startswith("FedGradMPRegressor(")
+    resamples = [one.bootstrap(2, random_state=0).coef for one in (model, expected)]
+    np.testing.assert_array_equal(*resamples)
+
+    written = json.loads(model.to_json())["parameters"]
+    is_set = "set" in kind
+    assert written["categories"] == (sorted(categories) if is_set else categories)
+    assert written["always_include"] == (sorted(always) if is_set else always)
+    again = fgmp.FedGradMPRegressor.from_json(model.to_json())
+    assert again.to_json() == model.to_json()
+    refitted = clone(again).fit(table, y, groups)
+    np.testing.assert_array_equal(refitted.coef_, expected.coef_)
+
+
+def test_range_of_columns_and_a_single_one_are_taken():
+    """The first column, too, whose index is zero."""
+    table, y, groups = hospital_table(n_rows=120)
+    X = table[["sex", "pain", "age", "noise"]]
+    several = fgmp.FedGradMPRegressor(1, categories=range(2), always_include=range(2, 4))
+    written = json.loads(several.fit(X, y, groups).to_json())["parameters"]
+    assert written["categories"] == [0, 1] and written["always_include"] == [2, 3]
+    for first in (0, np.int8(0), "sex"):
+        one = fgmp.FedGradMPRegressor("all", categories=first, always_include=first)
+        one.fit(X.drop(columns="pain"), y, groups)
+        assert one.encoding_.column_names() == ["sex=m", "age", "noise"]
+        written = json.loads(one.to_json())["parameters"]
+        assert written["categories"] == written["always_include"] == [first]
+
+
+NONE = [[], (), {}, set(), np.array([]), np.array([], int), pd.Index([]), pl.Series([]), range(0)]
+
+
+@pytest.mark.parametrize("none", NONE, ids=lambda none: type(none).__name__)
+def test_no_columns_are_none(none):
+    """They are as if nothing was named."""
+    X = hospital_table(n_rows=60)[0][["age", "noise"]]
+    y = X["noise"].to_numpy()
+    always = [] if isinstance(none, dict) else none
+    model = fgmp.FedGradMPRegressor(1, categories=none, always_include=always).fit(X, y)
+    assert not hasattr(model, "encoding_") and model.support_.tolist() == [1]
+    again = fgmp.FedGradMPRegressor.from_json(model.to_json())
+    assert clone(again).fit(X, y).support_.tolist() == [1]
+
+
+@pytest.mark.parametrize("name", ["inf", "-inf", "nan", "Infinity", "None", "1e5", "0", "mapping"])
+def test_column_whose_name_is_a_word_for_a_number_keeps_it_through_json(name):
+    """As one that is always included, a category, and a level of it."""
+    table, y, groups = hospital_table(n_rows=120)
+    X = table[["age", "noise"]].assign(**{name: table["sex"].replace("f", "inf")})
+    for categories in ([name], {name: ["inf", "m"]}):
+        model = fgmp.FedGradMPRegressor(0, categories=categories, always_include=name)
+        again = fgmp.FedGradMPRegressor.from_json(model.fit(X, y, groups).to_json())
+        assert again.categories == categories and again.always_include == [name]
+        assert again.to_json() == model.to_json()
+        refitted = clone(again).fit(X, y, groups)
+        np.testing.assert_array_equal(refitted.coef_, model.coef_)
+        assert refitted.encoding_.column_names() == ["age", "noise", f"{name}=m"]
+
+
+@pytest.mark.parametrize("argument", ["categories", "always_include"])
+def test_iterator_over_columns_is_refused(argument):
+    """At its second use it would have none."""
+    table, y, groups = hospital_table(n_rows=60)
+    X = table[["age", "noise"]]
+    for iterator in (iter(["age"]), (name for name in ["age"]), map(str, ["age"])):
+        with pytest.raises(ValueError, match=f"{argument} is <.*expected names of columns, or"):
+            fgmp.FedGradMPRegressor(1, **{argument: iterator}).fit(X, y, groups)
 
 
 # What is refused.

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -324,14 +324,12 @@ class EncodingPlan:
         ----------
         names : sequence of str
             The names of the columns.
-        categories : None, sequence of names or indices, or mapping of these to levels
+        categories : None, name, index, sequence of these, or mapping of these to levels
             The columns that are categories.
         missing : {"error", "indicator"}
             What to do where a value is missing.
         """
-        keys: Any = () if categories is None else categories
-        if isinstance(categories, Mapping):
-            keys = list(categories)
+        keys = category_keys(categories)
         indices = columns_of_names("categories", keys, names)
         levels = {}
         if isinstance(categories, Mapping):
@@ -476,7 +474,7 @@ class EncodingPlan:
 
 def plan_of(names: Sequence[str], categories: Any, missing: str) -> EncodingPlan | None:
     """Return the plan of an encoding, or None if columns are numbers without gaps as they are."""
-    if not categories and missing == "error":
+    if not category_keys(categories) and missing == "error":
         return None
     return EncodingPlan.of(names, categories, missing)
 
@@ -493,13 +491,40 @@ def _given_levels(key: Any, given: Any) -> tuple[str, ...]:
     return tuple(sorted(map(str, texts)))
 
 
-def columns_of_names(argument: str, wanted: Any, names: Sequence[str]) -> list[int]:
-    """Return the indices of columns that are given by name or index, or raise a ValueError."""
+def column_keys(argument: str, wanted: Any) -> list[Any]:
+    """Return names and indices of columns as a list of plain values, or raise a ValueError.
+
+    Parameters
+    ----------
+    argument : str
+        The name of the argument.
+    wanted : None, str, int, or iterable of these
+        Lists, and what pandas, polars and NumPy have for several columns. A set has no order, and
+        is sorted. An iterator would be empty at its second use, and is refused.
+    """
+    if wanted is None:
+        return []
     if isinstance(wanted, (str, int, np.integer)):
         wanted = [wanted]
-    expected = "names of columns, or their indices"
+    expected = "names of columns, or their indices, in a list"
+    if isinstance(wanted, Iterator):
+        raise ValueError(f"{argument} is {short_repr(wanted)}; expected {expected}")
+    keys = check_sequence(argument, wanted, expected)
+    keys = [key.item() if isinstance(key, np.generic) else key for key in keys]
+    return sorted(keys, key=str) if isinstance(wanted, (set, frozenset)) else keys
+
+
+def category_keys(categories: Any) -> list[Any]:
+    """Return the names and indices of the columns that are categories, as `column_keys` does."""
+    if isinstance(categories, Mapping):
+        return list(categories)
+    return column_keys("categories", categories)
+
+
+def columns_of_names(argument: str, wanted: Any, names: Sequence[str]) -> list[int]:
+    """Return the indices of columns that are given by name or index, or raise a ValueError."""
     indices = []
-    for key in check_sequence(argument, wanted, expected):
+    for key in column_keys(argument, wanted):
         if isinstance(key, str):
             if key not in names:
                 raise ValueError(

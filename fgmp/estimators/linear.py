@@ -64,7 +64,15 @@ from ..shared_support.newton import Separated
 from ..sparse_model import Array, IndexArray
 from .bootstrap import Bootstrap, draw_counts, draw_multiplicities, run_with_bar
 from .client_sums import BeyondRange
-from .encoding import MISSING_RULES, Encoding, EncodingPlan, RawTable, columns_of_names, plan_of
+from .encoding import (
+    MISSING_RULES,
+    Encoding,
+    EncodingPlan,
+    RawTable,
+    category_keys,
+    columns_of_names,
+    plan_of,
+)
 from .federated_table import LOSSES_OF_NUMBERS, FederatedTable
 from .fitting import FittedModel, fit_model
 from .groups import encode_groups, group_of_each_row, preview
@@ -443,7 +451,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             "C": self.C == "cv",
             "method": self.method == "shared",
             "missing": self.missing != "error",
-            "categories": bool(self.categories),
+            "categories": bool(category_keys(self.categories)),
         }
         wrong = [
             f"{name}={getattr(self, name)!r}" for name, asks in asks_exact_sums.items() if asks
@@ -540,7 +548,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     @property
     def _is_encoded(self) -> bool:
         """Whether columns of a table become other columns of numbers."""
-        return bool(self.categories) or self.missing != "error"
+        return bool(category_keys(self.categories)) or self.missing != "error"
 
     def _input_names(self) -> list[str]:
         """Return the names of the columns of X; x0, x1, ... if it has none."""
@@ -551,8 +559,6 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
 
     def _always_included(self) -> tuple[int, ...]:
         """Return the columns of numbers of what is always included."""
-        if self.always_include is None:
-            return ()
         indices = columns_of_names("always_include", self.always_include, self._input_names())
         if hasattr(self, "encoding_"):
             return self.encoding_.columns_of(sorted(indices))
@@ -1387,7 +1393,7 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         and adds a column that says so, ``cholesterol is missing``, if a value is missing in any
         group. The two are selected together and count as one. A column may be missing at a whole
         group. Columns become float64. Not with a sparse X.
-    categories : sequence of str or int, or mapping, optional
+    categories : str, int, sequence of these, or mapping, optional
         Columns, by name or index, that are categories: text, or numbers that stand for kinds. A
         category becomes a column of zeros and ones, ``ward=B``, for each of its levels but the most
         frequent one, the reference (of equally frequent ones the first, in the order of their

@@ -13,7 +13,7 @@ import numpy as np
 from .._support.validation import short_repr
 from ..sparse_model import Array
 from .covariance import Covariance
-from .encoding import Encoding
+from .encoding import Encoding, column_keys, level_of
 from .report import Sent
 from .selection_path import SparsityPath
 
@@ -33,6 +33,8 @@ _PARAMETERS = (
 )
 # Those that files of an earlier version do not have, or not every estimator.
 _LATER_PARAMETERS = ("loss", "missing", "always_include", "categories", "random_state")
+# Those that name columns, of which one may be called "inf".
+_OF_COLUMNS = ("always_include", "categories")
 _ATTRIBUTES = ("n_features_in_", "sparsity_", "C_", "method_", "n_iter_")
 _LISTS = ("groups_", "missing_", "classes_", "feature_names_in_")
 _PATH_COLUMNS = ("sparsity", "C", "score", "standard_error")
@@ -71,7 +73,7 @@ def model_to_json(model: Any) -> str:
         "fgmp": model.fgmp_version_,
         "estimator": type(model).__name__,
         "parameters": {
-            name: _encode(value)
+            name: _encode_parameter(name, value)
             for name, value in model.get_params(deep=False).items()
             if name in (*_PARAMETERS, *_LATER_PARAMETERS) and _is_plain(value)
         },
@@ -147,7 +149,7 @@ def _decoded_model(content: dict[str, Any]) -> Any:
     model = kinds[content["estimator"]]()
     parameters = {name: _decode(content["parameters"][name]) for name in _PARAMETERS}
     parameters |= {
-        name: _decode(value)
+        name: _decode_columns(value) if name in _OF_COLUMNS else _decode(value)
         for name, value in content["parameters"].items()
         if name in _LATER_PARAMETERS
     }
@@ -296,16 +298,26 @@ def _is_plain(value: object) -> bool:
     return not isinstance(value, (np.random.RandomState, np.random.Generator))
 
 
+def _encode_parameter(name: str, value: Any) -> Any:
+    """Return a parameter as JSON: columns as a list, and with it the levels of each, if given."""
+    if name not in _OF_COLUMNS or value is None:
+        return _encode(value)
+    if not isinstance(value, Mapping):
+        return column_keys(name, value)
+    keys = column_keys(name, list(value))
+    levels = [[level_of(level) for level in of] for of in value.values()]
+    return {"mapping": [list(pair) for pair in zip(keys, levels, strict=True)]}
+
+
+def _decode_columns(value: Any) -> Any:
+    """Return the columns that `_encode_parameter` wrote."""
+    return dict(value["mapping"]) if isinstance(value, dict) else value
+
+
 def _encode(value: Any) -> Any:
-    """Return a number, a word or some of them as JSON: infinity as a word, and nan as None."""
+    """Return a number or a word as JSON: infinity as a word, and nan as None."""
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {"mapping": [[_encode(key), _encode(list(of))] for key, of in value.items()]}
-    if isinstance(value, (list, tuple)):
-        return [_encode(item) for item in value]
     if isinstance(value, float) and math.isnan(value):
         return None
     if isinstance(value, float) and math.isinf(value):
@@ -314,7 +326,5 @@ def _encode(value: Any) -> Any:
 
 
 def _decode(value: Any) -> Any:
-    """Return the parameter that `_encode` wrote."""
-    if isinstance(value, dict):
-        return {key: _decode(of) for key, of in value["mapping"]}
+    """Return the number or the word that `_encode` wrote."""
     return math.inf if value == "inf" else value

@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from .._support.optional import needs
-from .._support.validation import check_protocol, check_sequence
+from .._support.validation import check_protocol, check_sequence, short_repr
 from .._support.warnings import warn_user
 from ..classification_losses import LogisticLoss, SoftmaxLoss
 from ..estimators.client_sums import HeldOutLosses, MeanResiduals, Moments
@@ -311,7 +311,10 @@ def fit_over(
     with needs("fit_over", "scikit-learn", "narwhals"):
         from sklearn.base import clone
 
-    names = [str(name) for name in check_sequence("features", features, "names of columns")]
+    expected = "different names of columns, in their order"
+    names = list(map(str, check_sequence("features", features, expected, ordered=True)))
+    if len(set(names)) < len(names):
+        raise ValueError(f"features is {short_repr(names)}; expected {expected}")
     labels = _check_classes(estimator, classes)
     sites = _sites_of(estimator, grid, n_clients, names, labels, sparse, report, options)
     model = clone(estimator).fit_sites(sites, sites.names, names, labels, sites.report_round)
@@ -495,15 +498,17 @@ def _check_classes(estimator: Any, classes: Sequence[Any] | None) -> list[Any] |
     with needs("fit_over", "scikit-learn", "narwhals"):
         from sklearn.base import is_classifier
 
-    is_fitting = is_classifier(estimator) == (classes is not None)
-    if not is_fitting or (classes is not None and len(set(classes)) < 2):
+    expected = "at least two labels for a classifier, and None for a regressor"
+    given = None if classes is None else check_sequence("classes", classes, expected)
+    is_fitting = is_classifier(estimator) == (given is not None)
+    if not is_fitting or (given is not None and len(set(given)) < 2):
         raise ValueError(
-            f"classes is {classes!r}, and the estimator {type(estimator).__name__}; "
-            "expected at least two labels for a classifier, and None for a regressor"
+            f"classes is {short_repr(classes)}, and the estimator {type(estimator).__name__}; "
+            f"expected {expected}"
         )
-    if classes is None:
+    if given is None:
         return None
-    labels: list[Any] = np.unique(np.asarray(classes)).tolist()
+    labels: list[Any] = np.unique(np.asarray(given)).tolist()
     return labels
 
 

@@ -5,6 +5,8 @@ import sys
 import warnings
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from in_process_grid import InProcessGrid, grid_of_tables
 from scipy import sparse
@@ -260,6 +262,9 @@ REFUSED = {
         [0, 1],
         "features has 29 names; the sites have 30 columns",
     ),
+    "a name twice": (CLASSIFIER, ["x0", "x1", "x0"], [0, 1], "features is .*; expected different"),
+    "names in no order": (CLASSIFIER, {"x0", "x1"}, [0, 1], "features is .*, in their order"),
+    "classes in a text": (CLASSIFIER, 30, "01", "classes is '01'"),
     "weights of classes": (
         fgmp.FedGradMPClassifier(3, class_weight="balanced"),
         30,
@@ -272,11 +277,38 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_argument_of_a_fit_that_does_not_fit_is_named(name):
     """With what came and what was expected."""
-    estimator, n_names, classes, words = REFUSED[name]
+    estimator, features, classes, words = REFUSED[name]
     X, y = CANCER
     grid = grid_of_tables(X, y, np.arange(len(y)) % 3)
+    if isinstance(features, int):
+        features = names_of(features)
     with pytest.raises(ValueError, match=words):
-        fit_over(estimator, grid, 3, names_of(n_names), classes=classes)
+        fit_over(estimator, grid, 3, features, classes=classes)
+
+
+SEVERAL = {
+    "tuple": tuple,
+    "array": np.array,
+    "index": pd.Index,
+    "pandas": pd.Series,
+    "polars": pl.Series,
+    "dict": lambda values: dict.fromkeys(values).keys(),
+}
+
+
+@pytest.mark.parametrize("kind", SEVERAL)
+def test_features_and_classes_are_those_of_a_list_whatever_holds_them(kind):
+    """Of pandas, polars and NumPy; the names of the columns are plain text."""
+    X, y = CANCER
+    groups = np.arange(len(y)) % 3
+    grid = grid_of_tables(X, y, groups)
+    several = SEVERAL[kind]
+    options = {"classes": several([1, 0]), "report": lambda line: None}
+    model = fit_over(fgmp.FedGradMPClassifier("all"), grid, 3, several(names_of(30)), **options)
+    assert model.feature_names_in_.tolist() == names_of(30)
+    assert {type(name) for name in model.feature_names_in_} == {str}
+    assert model.classes_.tolist() == [0, 1]
+    assert model.summary().columns["feature"].tolist()[1:] == names_of(30)
 
 
 @pytest.mark.parametrize("fault", ["other classes", "few rows"])
