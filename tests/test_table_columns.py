@@ -1,6 +1,7 @@
 """Columns that are always included, missing values, and categories."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -460,6 +461,57 @@ def test_argument_that_does_not_fit_is_named(name):
     _, y, groups = hospital_table()
     with pytest.raises(ValueError, match=words):
         fgmp.FedGradMPRegressor(2, **options).fit(table_with(**columns), y, groups)
+
+
+TWO_OF_A_NAME = {
+    "levels of two categories": (
+        {"a": ["b=c", "x", "x"], "a=b": ["c", "y", "y"]},
+        {"categories": ["a", "a=b"]},
+        "'a=b=c', the level 'b=c' of the category 'a' and the level 'c' of the category 'a=b'",
+    ),
+    "a level and a column": (
+        {"ward=B": [0.0, 1.0, 3.0], "ward": ["A", "A", "B"]},
+        {"categories": ["ward"]},
+        "'ward=B', the column 'ward=B' and the level 'B' of the category 'ward'",
+    ),
+    "a gap and a column": (
+        {"x": [0.5, None, 2.5], "x is missing": [0.0, 1.0, 0.0]},
+        {"missing": "indicator"},
+        "'x is missing', where 'x' is missing and the column 'x is missing'",
+    ),
+    "a gap and a category": (
+        {"a": ["b is missing", "c", "c"], "a=b": [1.0, None, 2.0]},
+        {"missing": "indicator", "categories": ["a"]},
+        "'a=b is missing', the level 'b is missing' of the category 'a' and where 'a=b' is missing",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TWO_OF_A_NAME)
+def test_two_columns_of_one_name_are_refused_before_the_fit(kind):
+    """Nobody could tell their coefficients apart; the message says what the two are."""
+    columns, options, words = TWO_OF_A_NAME[kind]
+    X = pd.DataFrame({name: values * 30 for name, values in columns.items()})
+    model = fgmp.FedGradMPRegressor("all", **options)
+    with pytest.raises(ValueError, match=re.escape(f"X would have two columns called {words}")):
+        model.fit(X, np.arange(90.0), np.arange(90) % 3)
+    renamed = X.rename(columns=dict(zip(columns, ["first", "second"], strict=True)))
+    order = list(columns)
+    keys = [["first", "second"][order.index(key)] for key in options.get("categories", [])]
+    model.set_params(categories=keys).fit(renamed, np.arange(90.0), np.arange(90) % 3)
+    names = model.encoding_.column_names()
+    assert len(set(names)) == len(names) == len(model.coef_)
+
+
+def test_file_with_two_columns_of_one_name_is_refused():
+    """A level that is there twice, and one that is called as another column."""
+    model, *_ = fitted()
+    for levels in (["m", "m"], ["m", "x=y"]):
+        content = json.loads(model.to_json())
+        content["encoding"][1]["levels"] = levels
+        content["encoding"][0]["name"] = "sex=x=y"
+        with pytest.raises(ValueError, match="text is no model of fgmp .X would have two columns"):
+            fgmp.FedGradMPRegressor.from_json(json.dumps(content))
 
 
 @pytest.mark.parametrize(

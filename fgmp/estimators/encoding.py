@@ -143,12 +143,19 @@ class Variable:
 
     def columns(self) -> list[str]:
         """Return the names of the columns that it becomes."""
-        names = [f"{self.name}={level}" for level in self.levels]
+        return [name for name, _ in self.columns_in_words()]
+
+    def columns_in_words(self) -> list[tuple[str, str]]:
+        """Return the name of each of its columns, and what the column is."""
+        columns = [
+            (f"{self.name}={level}", f"the level {level!r} of the category {self.name!r}")
+            for level in self.levels
+        ]
         if not self.is_category:
-            names = [self.name]
+            columns = [(self.name, f"the column {self.name!r}")]
         if self.has_indicator:
-            names.append(f"{self.name} is missing")
-        return names
+            columns.append((f"{self.name} is missing", f"where {self.name!r} is missing"))
+        return columns
 
 
 @dataclass(frozen=True)
@@ -159,6 +166,12 @@ class Encoding:
     ----------
     variables : tuple of Variable
         The columns of the table, in their order.
+
+    Raises
+    ------
+    ValueError
+        If two columns of numbers would have one name, so that nobody could tell them apart: a
+        column ``ward=B`` beside the category ``ward``.
 
     Examples
     --------
@@ -172,6 +185,17 @@ class Encoding:
     """
 
     variables: tuple[Variable, ...]
+
+    def __post_init__(self) -> None:
+        meanings: dict[str, str] = {}
+        for variable in self.variables:
+            for name, meaning in variable.columns_in_words():
+                if name in meanings:
+                    raise ValueError(
+                        f"X would have two columns called {name!r}, {meanings[name]} and "
+                        f"{meaning}; expected another name of a column or a level"
+                    )
+                meanings[name] = meaning
 
     def column_names(self) -> list[str]:
         """Return the names of the columns of numbers."""

@@ -178,3 +178,13 @@ def test_client_is_warned_of_a_level_and_a_gap_of_few_rows():
     grid = grid_of(X, SCORE)
     with pytest.warns(fgmp.AdviceWarning, match="'age is missing', 'sex=x'"):
         fit_over(REGRESSOR(2, rounds=1, **ENCODED), grid, 3, NAMES, report=lambda line: None)
+
+
+def test_two_columns_of_one_name_are_refused_before_the_fit():
+    """After the levels are agreed on; no coefficient is sent."""
+    X = TABLE.rename(columns={"noise": "sex=m"})
+    grid = grid_of(X, SCORE)
+    with pytest.raises(ValueError, match="two columns called 'sex=m', the level 'm' of the cat"):
+        fit_over(REGRESSOR(2, **ENCODED), grid, 3, list(X), report=lambda line: None)
+    methods = {sent.question.get("method", "") for sent in grid.sent}
+    assert not any("NewtonOnSupport" in method or "FedGradMP" in method for method in methods)
