@@ -2,7 +2,10 @@
 
 import json
 import re
+import warnings
 from dataclasses import replace
+from datetime import date, datetime
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -521,20 +524,154 @@ def test_file_with_two_columns_of_one_name_is_refused():
         (4.0, "4"),
         ("4.0", "4"),
         ("04", "04"),
-        (True, "True"),
+        (Decimal("4.00"), "4"),
+        (2**70, str(2**70)),
+        (-0.0, "0"),
+        (True, "1"),
+        (np.False_, "0"),
+        ("True", "1"),
+        ("FALSE", "0"),
         (" m ", "m"),
         ("", None),
         (None, None),
         (np.nan, None),
         (pd.NA, None),
         (pd.NaT, None),
+        (np.datetime64("NaT"), None),
+        (Decimal("NaN"), None),
         (np.int8(2), "2"),
         (0.5, "0.5"),
+        (0.1, "0.1"),
+        (np.float32(0.1), "0.1"),
+        (float(np.float32(0.1)), "0.1"),
+        (np.float16(0.1), "0.1"),
+        (np.longdouble("0.1"), "0.1"),
+        (Decimal("0.10"), "0.1"),
+        (1e-5, "1e-05"),
+        (np.float32(1e-5), "1e-05"),
+        (123456.125, "123456.125"),
+        (np.float32(123456.125), "123456.125"),
+        (b"m", "m"),
+        ("a \n  b", "a b"),
+        (date(2020, 1, 2), "2020-01-02"),
+        (pd.Timestamp("2020-01-02"), "2020-01-02"),
+        (np.datetime64("2020-01-02", "ns"), "2020-01-02"),
+        (pd.Timestamp("2020-01-02 03:04"), "2020-01-02 03:04:00"),
+        (datetime(2020, 1, 2, 3, 4), "2020-01-02 03:04:00"),
     ],
 )
 def test_value_of_a_category_is_one_text_however_it_is_written(value, level):
     """Whole numbers lose their decimals, text its margins, and what is missing is None."""
     assert level_of(value) == level
+
+
+@given(st.floats(width=32, allow_nan=False, allow_infinity=False))
+def test_number_of_single_precision_is_the_level_that_it_is_in_double_precision(number):
+    """Of the number as it was written; a level is the number again, in single precision."""
+    single = np.float32(number)
+    assert level_of(single) == level_of(float(single)) == level_of(np.longdouble(single))
+    assert np.float32(float(level_of(single))) == single
+    if not float(single).is_integer():
+        assert level_of(float(str(single))) == level_of(single)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False))
+def test_different_numbers_are_different_levels_unless_single_precision_wrote_one(first, second):
+    """A level names a number to the last bit, or as single precision writes it."""
+    number = float(level_of(first))
+    assert number == first or np.float32(number) == np.float32(first) == first
+    if level_of(first) == level_of(second):
+        assert first == second or np.float32(first) == np.float32(second)
+
+
+def test_text_of_a_level_is_as_a_server_prints_it():
+    """Or a site would not have the level that it said it has."""
+    printable = pytest.importorskip("fgmp.flower.records").printable
+    for text in ("a  b", "\ta\u00a0b\n", "a\u200bb", "\x1b[31mred", "é", "心"):
+        assert printable(level_of(text)) == level_of(text)
+
+
+CODES = np.array([1, 2, 3] * 40)
+DOSES = np.array([0.1, 0.2, 0.7] * 40)
+TRUTHS = CODES == 2
+STORED = {
+    "whole numbers": (
+        [CODES, CODES.astype("uint8"), CODES.astype(float), CODES.astype(str)],
+        [
+            pd.array(CODES, "Int64"),
+            pl.Series(CODES, dtype=pl.Float32),
+            list(map(Decimal, CODES.tolist())),
+        ],
+        [list(map(np.int16, CODES)), pd.Categorical(CODES)],
+    ),
+    "fractions": (
+        [DOSES, DOSES.astype("float32"), DOSES.astype("float16"), DOSES.astype("longdouble")],
+        [pd.array(DOSES, "Float32"), pl.Series(DOSES, dtype=pl.Float32), DOSES.astype(str)],
+        [[Decimal(str(dose)) for dose in DOSES], list(map(np.float32, DOSES))],
+    ),
+    "truths": (
+        [TRUTHS, TRUTHS.astype(int), TRUTHS.astype(float), TRUTHS.astype(str)],
+        [pd.array(TRUTHS, "boolean"), pl.Series(TRUTHS), np.where(TRUTHS, "true", "false")],
+        [np.where(TRUTHS, "1", "0"), list(map(np.bool_, TRUTHS))],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", STORED)
+def test_value_is_one_level_however_a_table_stores_it(kind):
+    """In a fit, and at prediction; no level is unknown."""
+    columns = [column for some in STORED[kind] for column in some]
+    noise = np.random.default_rng(0).standard_normal(120)
+    y = noise + CODES
+    models = []
+    for column in columns:
+        table = pl.DataFrame if isinstance(column, pl.Series) else pd.DataFrame
+        X = table({"kind": column, "noise": noise})
+        model = fgmp.FedGradMPRegressor("all", categories=["kind"]).fit(X, y, CODES % 3)
+        models.append(model)
+        assert model.encoding_ == models[0].encoding_
+        np.testing.assert_array_equal(model.coef_, models[0].coef_)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", fgmp.AdviceWarning)
+            found = models[0].predict(X)
+        np.testing.assert_array_equal(found, model.predict(X))
+    rows = [[value, number] for value, number in zip(columns[-1], noise.tolist(), strict=True)]
+    of_rows = fgmp.FedGradMPRegressor("all", categories=[0]).fit(rows, y, CODES % 3)
+    np.testing.assert_array_equal(of_rows.coef_, models[0].coef_)
+
+
+NUMBERS = {
+    "Decimals": lambda column: list(map(Decimal, column.tolist())),
+    "text": lambda column: column.astype(str),
+    "scalars": lambda column: list(map(np.float32, column)),
+    "Int64": lambda column: pd.array(column, "Int64"),
+    "objects": lambda column: column.astype(object),
+}
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+@pytest.mark.parametrize("missing", ["error", "indicator"])
+def test_numbers_of_any_type_are_numbers_with_gaps_and_without(missing, kind):
+    """The same are taken; in lists of rows, too, beside a category."""
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(0, 50, 60)
+    X = pd.DataFrame({"fee": NUMBERS[kind](numbers), "q": rng.standard_normal(60)})
+    y = 0.1 * numbers + rng.standard_normal(60)
+    model = fgmp.FedGradMPRegressor("all", missing=missing)
+    found = model.fit(X, y).coef_
+    expected = model.fit(X.assign(fee=numbers.astype(float)), y).coef_
+    np.testing.assert_array_equal(found, expected)
+
+    ward = np.array(["A", "B"] * 30)
+    rows = [list(row) for row in zip(X["fee"], X["q"], ward, strict=True)]
+    model = fgmp.FedGradMPRegressor("all", missing=missing, categories=[2])
+    by_rows = model.fit(rows, y).coef_
+    plain = pd.DataFrame({"fee": numbers.astype(float), "q": X["q"], "ward": ward})
+    np.testing.assert_array_equal(by_rows, model.fit(plain, y).coef_)
+    if missing == "indicator":
+        rows[3][0] = None
+        plain.loc[3, "fee"] = np.nan
+        np.testing.assert_array_equal(model.fit(rows, y).coef_, model.fit(plain, y).coef_)
 
 
 # Columns that are always included.

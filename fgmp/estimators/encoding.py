@@ -19,6 +19,9 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
+from decimal import Decimal
+from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -28,6 +31,7 @@ from .._support.tables import read_table
 from .._support.ties import with_exact_ties
 from .._support.validation import (
     as_array,
+    as_numbers,
     check_integer,
     check_sequence,
     is_missing,
@@ -51,6 +55,9 @@ _LONGEST_LEVEL = 200
 
 # Text of a whole number with a decimal point, as a table may write it.
 _WHOLE = re.compile(r"(-?\d+)\.0+")
+# Text of truths, as CSV files of pandas, R and others write them.
+_TRUTHS = {"true": "1", "false": "0"}
+_DIGITS_OF_SINGLE = 9
 
 
 class RawTable(NamedTuple):
@@ -570,15 +577,24 @@ def columns_of_names(argument: str, wanted: Any, names: Sequence[str]) -> list[i
 def level_of(value: Any) -> str | None:
     """Return a value of a category as text, or None if it is missing.
 
-    A whole number has no decimal point, so that 4, 4.0 and "4.0" are one level.
+    A value is one level, whatever its type at a site:
+
+    - 4, 4.0, Decimal("4.00"), "4" and "4.0"
+    - 0.1 in single and in double precision, as a Decimal, and "0.1"
+    - True, 1, "True" and "TRUE", as in a CSV file
+    - a date, and midnight of the day without a time zone
+
+    Any other text is a level as it stands, but for white space.
     """
-    if isinstance(value, np.generic):
-        value = value.item()
     if is_missing(value):
         return None
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    text = str(value).strip()
+    is_number = isinstance(value, (Real, Decimal, np.bool_))
+    if is_number and not isinstance(value, np.timedelta64):  # which is an integer to NumPy
+        return _text_of_number(value)
+    if isinstance(value, (datetime, np.datetime64)):
+        return _text_of_time(value)
+    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    text = _on_one_line(text)
     if not text:
         return None
     if len(text) > _LONGEST_LEVEL:
@@ -587,13 +603,51 @@ def level_of(value: Any) -> str | None:
             "text"
         )
     whole = _WHOLE.fullmatch(text)
-    return whole[1] if whole else text
+    return whole[1] if whole else _TRUTHS.get(text.lower(), text)
+
+
+def _on_one_line(text: str) -> str:
+    """Return text without margins, and without characters that a server would not print."""
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(text.split())
+
+
+def _text_of_number(value: Any) -> str:
+    """Return a number as text; a whole number has no decimal point.
+
+    A number that single precision holds is written as there: 0.10000000149011612 is 0.1.
+    """
+    if isinstance(value, np.float16):  # whose 0.1 is not that of single precision
+        value = float(str(value))
+    if math.isfinite(value) and value == int(value):
+        return str(int(value))
+    text = repr(float(value))
+    digits = text.partition("e")[0].lstrip("-0.")
+    # Nine digits tell all numbers of single precision apart; more are those of the conversion.
+    if len(digits) > _DIGITS_OF_SINGLE and float(np.float32(value)) == value:
+        text = repr(float(str(np.float32(value))))
+    return text
+
+
+def _text_of_time(value: datetime | np.datetime64) -> str:
+    """Return a time as text: the date alone at midnight, as a column of dates has it."""
+    time: Any = value.astype("M8[us]").item() if isinstance(value, np.datetime64) else value
+    if (
+        isinstance(time, datetime)
+        and time.tzinfo is None
+        and time == datetime(*time.timetuple()[:3])
+    ):
+        time = time.date()
+    return str(time)
 
 
 def _levels_of(column: Array) -> Array:
     """Return a column of values as levels."""
     levels = np.empty(len(column), object)
-    levels[:] = [level_of(value) for value in column.tolist()]
+    # As a list times of a nanosecond would be integers, and half precision would not be known.
+    is_plain = column.dtype.kind not in "mM" and column.dtype != np.float16
+    levels[:] = [level_of(value) for value in (column.tolist() if is_plain else column)]
     return levels
 
 
@@ -607,6 +661,9 @@ def _columns_of(X: Any) -> list[Array]:
         return list(array.T)
     columns = []
     for series in frame.iter_columns():
+        if getattr(series.to_native(), "dtype", None) == np.float16:
+            columns.append(series.to_numpy())
+            continue
         values = np.empty(len(series), object)
         values[:] = series.to_list()
         columns.append(values)
@@ -614,21 +671,28 @@ def _columns_of(X: Any) -> list[Array]:
 
 
 def _numbers_of(name: str, column: Array) -> Array:
-    """Return a column as floats, nan where a value is missing, or raise a ValueError."""
-    if column.dtype.kind in "fiub":
-        return column.astype(np.float64)
-    numbers = np.empty(len(column))
-    for row, value in enumerate(column.tolist()):
-        if is_missing(value):
-            numbers[row] = np.nan
-        elif isinstance(value, (bool, int, float)):
-            numbers[row] = value
-        else:
-            raise ValueError(
-                f"could not convert column {name!r} of X to float: it holds a "
-                f"{type(value).__name__}. Name it in categories, drop it or encode it"
-            )
-    return numbers
+    """Return a column as floats, nan where a value is missing, or raise a ValueError.
+
+    It takes what a column without gaps is taken for: Decimals, and text of numbers, too.
+    """
+    try:
+        return as_numbers(name, column).astype(np.float64)
+    except (TypeError, ValueError):
+        kind = next(
+            (type(value).__name__ for value in column.tolist() if not _is_number(value)), "date"
+        )
+        raise ValueError(
+            f"could not convert column {name!r} of X to float: it holds a {kind}. Name it in "
+            "categories, drop it or encode it"
+        ) from None
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is missing, or can be taken for a number."""
+    try:
+        return is_missing(value) or isinstance(float(value), float)
+    except (TypeError, ValueError):
+        return False
 
 
 @dataclass(frozen=True)

@@ -1395,13 +1395,14 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         group. Columns become float64. Not with a sparse X.
     categories : str, int, sequence of these, or mapping, optional
         Columns, by name or index, that are categories: text, or numbers that stand for kinds. A
-        category becomes a column of zeros and ones, ``ward=B``, for each of its levels but the most
-        frequent one, the reference (of equally frequent ones the first, in the order of their
-        texts). All levels are selected together and count as one. The levels are the union of those
-        that occur in any group. Over Flower the set of its levels leaves a client for that, in the
-        open; a mapping from columns to levels names them beforehand, so that nothing does, and
-        `secure` asks for one. With ``missing="indicator"`` a category that is missing is a level
-        more.
+        value is one level whatever its type at a group: 1, 1.0, True, "1" and "True"; 0.1 as a
+        float32, a float64, a Decimal and "0.1". A category becomes a column of zeros and ones,
+        ``ward=B``, for each of its levels but the most frequent one, the reference (of equally
+        frequent ones the first, in the order of their texts). All levels are selected together and
+        count as one. The levels are the union of those that occur in any group. Over Flower the set
+        of its levels leaves a client for that, in the open; a mapping from columns to levels names
+        them beforehand, so that nothing does, and `secure` asks for one. With
+        ``missing="indicator"`` a category that is missing is a level more.
     loss : {"squared", "poisson"}
         ``"poisson"`` is for counts: a coefficient is the logarithm of a rate ratio, `predict`
         returns expected counts, and `score` the share of the deviance that is explained. With C the
