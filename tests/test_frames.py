@@ -116,3 +116,22 @@ def test_columns_of_a_table_may_have_names_of_any_kind():
         np.testing.assert_array_equal(fed.clients[1].targets, table[sites == 1, 3])
     fed = fgmp.Federation.from_frame(whole, site=3, target=4, features=[np.int64(2), 0])
     np.testing.assert_array_equal(fed.clients[0].features, table[sites == 0][:, [2, 0]])
+
+
+@pytest.mark.parametrize("kind", ["tuple", "array", "index", "pandas", "polars"])
+def test_features_are_named_by_whatever_has_several_names(kind):
+    """They are in its order; a set has none, and is refused."""
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    several = {
+        "tuple": tuple,
+        "array": np.array,
+        "index": pandas.Index,
+        "pandas": pandas.Series,
+        "polars": polars.Series,
+    }[kind]
+    names = {"site": "hospital", "target": "outcome"}
+    for frame in (pandas.DataFrame(columns()), polars.DataFrame(columns())):
+        fed = fgmp.Federation.from_frame(frame, features=several(["smokes", "age"]), **names)
+        assert fed.feature_names == ("smokes", "age")
+        with pytest.raises(ValueError, match="features is {.*expected a sequence of names"):
+            fgmp.Federation.from_frame(frame, features={"smokes", "age"}, **names)

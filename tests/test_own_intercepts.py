@@ -1,8 +1,11 @@
 """An intercept for each group with any loss, against dummy columns in a pooled table."""
 
+import re
+import warnings
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import statsmodels.api as sm
 from cases import table_in_several_units
@@ -10,6 +13,7 @@ from hypothesis import given
 from property_settings import repeatable, seeds
 from scipy import sparse
 from scipy.optimize import minimize
+from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LogisticRegression
 
 import fgmp
@@ -263,6 +267,103 @@ def test_group_of_one_class_changes_no_coefficient_and_is_named(kind):
         np.testing.assert_array_equal(predicted, model.predict(X[strange]))
     with pytest.raises(ValueError, match="the rows determine no intercept"):
         model.intercept_of(X[strange], y[strange])
+
+
+GROUPED = {
+    "predict": lambda model, X, y, groups: model.predict(X, groups),
+    "score": lambda model, X, y, groups: model.score(X, y, groups=groups),
+    "performance": lambda model, X, y, groups: model.performance(X, y, groups),
+    "all rows": lambda model, X, y, groups: model.performance(X, y, groups, by="all"),
+}
+
+
+@pytest.mark.parametrize("how", GROUPED)
+@pytest.mark.parametrize("kind", ["two classes", "three classes", "counts"])
+def test_groups_without_an_own_intercept_are_warned_of_by_all_that_takes_groups(kind, how):
+    """Names as text, where the fit had numbers, and a group that took no part; not those it knows."""
+    model, X, y, groups = fitted(kind)
+    words = "groups {} have no intercept of their own: they took no part in the fit"
+    with pytest.warns(
+        fgmp.AdviceWarning, match=re.escape(words.format("['0', '1', '2', '3', '4' and 4 more]"))
+    ):
+        GROUPED[how](model, X, y, groups.astype(str))
+    with pytest.warns(fgmp.AdviceWarning, match=re.escape(words.format("[80]"))):
+        GROUPED[how](model, X, y, np.where(groups == 8, 80, groups))
+    with pytest.warns(fgmp.AdviceWarning, match="no groups are given: all rows get the common"):
+        GROUPED[how](model, X, y, None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", fgmp.AdviceWarning)
+        GROUPED[how](model, X, y, groups)
+
+
+def test_groups_whose_intercepts_masks_keep_are_warned_of():
+    """They get the common one, until the model has theirs."""
+    model, X, y, groups = fitted("two classes", secure=True)
+    words = r"groups \[0, 1, 2, 3, 4 and 4 more\] have no .*: under masks it stays with the group"
+    for how in ("predict", "score", "all rows"):
+        with pytest.warns(fgmp.AdviceWarning, match=words):
+            GROUPED[how](model, X, y, groups)
+    model.intercepts_ = {g: model.intercept_of(X[groups == g], y[groups == g]) for g in range(9)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", fgmp.AdviceWarning)
+        found = model.predict_proba(X, groups)
+    in_the_open = fitted("two classes")[0].predict_proba(X, groups)
+    np.testing.assert_allclose(found, in_the_open, atol=1e-6)
+
+
+def test_groups_are_not_warned_of_with_one_intercept_for_all():
+    """Whatever they are called."""
+    X, y, groups = levelled_table("two classes")
+    model = fgmp.FedGradMPClassifier(3).fit(X, y, groups)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", fgmp.AdviceWarning)
+        for how in GROUPED.values():
+            how(model, X, y, groups.astype(str))
+
+
+MEASURES = {
+    "intercept_of": lambda model, X, y: model.intercept_of(X, y),
+    "performance": lambda model, X, y: list(model.performance(X, y).columns.values()),
+}
+
+
+@pytest.mark.parametrize("how", MEASURES)
+@pytest.mark.parametrize("kind", ["two classes", "three classes", "counts"])
+def test_targets_in_a_column_are_those_in_a_vector_and_others_are_refused(kind, how):
+    """With the warning of scikit-learn; a short y, unknown labels and missing ones are errors."""
+    model, X, y, _ = fitted(kind)
+    measure = MEASURES[how]
+    expected = measure(model, X, y)
+    for column in (y[:, None], pd.DataFrame({"y": y})):
+        with pytest.warns(DataConversionWarning, match="A column-vector y was passed"):
+            np.testing.assert_equal(measure(model, X, column), expected)
+    wrong = {r"inconsistent numbers of samples: \[450, 449\]": y[:-1]}
+    if kind == "counts":
+        wrong["y contains NaN"] = np.where(np.arange(450) == 3, np.nan, y)
+        wrong["y should be a 1d array"] = np.column_stack([y, y])
+    else:
+        wrong["y holds 'zebra'; expected the labels of the fit, "] = ["zebra", *y[1:]]
+        wrong["y has 1 missing values"] = [None, *y[1:]]
+        wrong["y holds 1; expected the labels of the fit"] = np.ones(450, int)
+    for words, targets in wrong.items():
+        with pytest.raises(ValueError, match=words):
+            measure(model, X, targets)
+
+
+@pytest.mark.parametrize("how", MEASURES)
+def test_number_is_no_label_of_a_fit_to_text_nor_the_other_way(how):
+    """The label "1" is not 1; True and 1 are equal, and so are 1 and 1.0."""
+    X, y, _ = levelled_table("two classes")
+    codes = (y == "ill").astype(int)
+    same = {"i": [codes, codes > 0, codes.astype(float)], "U": [codes.astype(str)]}
+    for labels, others in ((codes, same["U"]), (codes.astype(str), same["i"])):
+        model = fgmp.FedGradMPClassifier(3).fit(X, labels)
+        expected = MEASURES[how](model, X, labels)
+        for equal in same[labels.dtype.kind]:
+            np.testing.assert_equal(MEASURES[how](model, X, equal), expected)
+        for other in others:
+            with pytest.raises(ValueError, match="expected the labels of the fit"):
+                MEASURES[how](model, X, other)
 
 
 def test_separated_classes_are_an_error_without_a_ridge():

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 import fgmp
 from fgmp import Overall
+from fgmp._support.ties import with_exact_ties
 from fgmp.dictionaries import StandardBasis
 from fgmp.method import Streams
 from fgmp.shared_support.elimination import eliminated
@@ -270,6 +271,56 @@ def test_elimination_is_backward_elimination_by_least_squares(seed, tau, n_sampl
     np.testing.assert_array_equal(found.support, 10 + np.array(expected))
     fitted = A[:, expected] @ np.linalg.lstsq(A[:, expected], y, rcond=None)[0]
     np.testing.assert_allclose(A[:, expected] @ found.values, fitted, atol=1e-8)
+
+
+TWINS = {
+    "least squares": (fgmp.FedGradMPRegressor, {}),
+    "own intercepts": (fgmp.FedGradMPRegressor, {"fit_intercept": "per_group"}),
+    "under masks": (fgmp.FedGradMPRegressor, {"secure": True}),
+    "counts": (fgmp.FedGradMPRegressor, {"loss": "poisson"}),
+    "two classes": (fgmp.FedGradMPClassifier, {}),
+    "three classes": (fgmp.FedGradMPClassifier, {"C": 100.0}),
+}
+
+
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("kind", TWINS)
+def test_first_of_two_equal_columns_is_left_whatever_the_order_of_rows(kind, dtype, backend):
+    """Column 5 is column 1, and column 6 is column 2 with the other sign."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 30))
+    X[:, 5] = X[:, 1]
+    X[:, 6] = -X[:, 2]
+    scores = X[:, 1] - 0.7 * X[:, 2]
+    noisy = scores + 0.7 * rng.standard_normal(200)
+    y = noisy
+    if kind == "counts":
+        y = rng.poisson(np.exp(scores))
+    elif "classes" in kind:
+        y = np.digitize(noisy, [0.0] if kind == "two classes" else [-0.5, 0.7])
+    make, options = TWINS[kind]
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        order = rng.permutation(200)
+        model = make(2, method="shared", **options)
+        model.fit(X[order].astype(dtype), y[order], rng.integers(5, size=200))
+        assert model.support_.tolist() == [1, 2]
+
+
+@given(
+    values=st.lists(st.integers(-50, 50), min_size=1, max_size=12),
+    bits=st.integers(0, 2**32 - 1),
+)
+def test_numbers_that_differ_by_rounding_are_equal_and_others_keep_their_bits(values, bits):
+    """Whole numbers with their last bits shaken have the order of the whole numbers."""
+    exact = np.array(values, float)
+    rounding = 1e-12 * np.random.default_rng(bits).uniform(-1, 1, len(exact))
+    shaken = exact + rounding
+    found = with_exact_ties(shaken, 2e-12)
+    np.testing.assert_array_equal(found[:, None] < found, exact[:, None] < exact)
+    assert set(found.tolist()) <= set(shaken.tolist())
+    np.testing.assert_array_equal(with_exact_ties(exact, 2e-12), exact)
 
 
 def test_hashes_fill_buckets_evenly_with_both_signs():

@@ -281,6 +281,22 @@ def test_path_chooses_smaller_model_within_half_a_standard_error(distance, tau):
     assert path.chosen == tau
 
 
+@pytest.mark.parametrize("unit", [1e-8, 1.0, 1e8])
+@pytest.mark.parametrize("noise", [1.0, 1e-26])
+def test_path_chooses_the_first_of_scores_that_are_equal_but_for_rounding(noise, unit):
+    """Also without noise, where all but the first scores are rounding."""
+    shaken = noise * (1 + 1e-14 * np.array([0.0, 5.0, 3.0, -2.0, 1.0, 4.0, -5.0]))
+    score = unit * np.append(2.0, shaken)
+    table = {
+        "sparsity": np.array([0, 0, 2, 2, 3, 3, 4, 4]),
+        "C": np.tile([1.0, 10.0], 4),
+        "score": score[[0, 0, 1, 2, 3, 4, 5, 6]],
+        "standard_error": np.zeros(8),
+    }
+    path = SparsityPath(table, "rows")
+    assert path.chosen == 2 and path.chosen_C == 1.0
+
+
 def test_path_chooses_the_best_C_of_the_chosen_sparsity():
     """A sparsity counts by its best C, and no other C makes a smaller one eligible."""
     path = path_of([1, 1, 2, 2], [0.1, 1.0, 0.1, 1.0], [9.0, 4.0, 3.2, 3.0], [100.0, 1.0, 1.0, 0.0])

@@ -314,3 +314,17 @@ def test_few_rows_of_the_rarer_class_for_each_feature_are_noted():
     assert "Only" not in repr(enough)
     numbers = fgmp.FedGradMPRegressor(4).fit(X, X.iloc[:, 0], groups)
     assert numbers.covariance_.class_rows is None and "Odds" not in repr(numbers.summary())
+
+
+def test_note_on_the_rarest_class_names_the_first_of_equal_ones_whatever_the_order_of_rows():
+    """Two classes of 19 rows each, dealt to groups in several ways."""
+    X = np.random.default_rng(0).standard_normal((75, 4))
+    y = np.repeat(["well", "dead", "ill"], [37, 19, 19])
+    notes = set()
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        order = rng.permutation(75)
+        model = fgmp.FedGradMPClassifier(3, min_rows=1)
+        model.fit(X[order], y[order], rng.integers(7, size=75))
+        notes.add(model.summary().notes[1].partition(",")[0])
+    assert notes == {"Only 19 rows are of dead"}

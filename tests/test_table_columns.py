@@ -1,7 +1,11 @@
 """Columns that are always included, missing values, and categories."""
 
 import json
+import re
+import warnings
 from dataclasses import replace
+from datetime import date, datetime
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -10,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from property_settings import repeatable, seeds
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import fgmp
@@ -227,6 +232,31 @@ def test_own_intercepts_and_counts_go_with_missing_values():
     assert np.isfinite(model.predict(table, groups)).all()
 
 
+# Ties, which rounding must not break.
+
+
+@pytest.mark.parametrize("options", [{}, {"secure": True}], ids=["open", "secure"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_reference_of_levels_of_one_frequency_is_the_first(options, weighted):
+    """For any order of the rows and any groups; weights 0.1 + 0.2 are as much as 0.3."""
+    rows = np.array(list("wvu") * 40)
+    weights = np.repeat([0.1, 0.2, 0.3], 40)
+    if weighted:
+        rows = np.repeat(["v", "v", "u"], 40)
+    references = set()
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        order = rng.permutation(120)
+        X = pd.DataFrame({"ward": rows[order], "age": rng.standard_normal(120)})
+        model = fgmp.FedGradMPRegressor(
+            "all", categories={"ward": ["w", "v", "u"]}, min_rows=1, **options
+        )
+        passed = {"sample_weight": weights[order]} if weighted else {}
+        model.fit(X, np.arange(120.0), rng.integers(7, size=120), **passed)
+        references.add(model.encoding_.variables[0].reference)
+    assert references == {"u"}
+
+
 # At prediction.
 
 
@@ -279,6 +309,105 @@ def test_report_says_what_was_agreed_on():
     assert "levels of sex, pain" in text and "the set of those that it has left each group" in text
     levels = {"sex": ["f", "m"], "pain": [1, 2, 3, 4]}
     assert "no group said which it has" in str(fitted(categories=levels)[0].report())
+
+
+# Columns are named by whatever has several names, or indices.
+
+SEVERAL = {
+    "tuple": tuple,
+    "array": np.array,
+    "array of objects": lambda columns: np.array(columns, object),
+    "index": pd.Index,
+    "pandas": lambda columns: pd.Series(columns, index=["q"] * len(columns)),
+    "polars": lambda columns: pl.Series(columns, strict=False),
+    "set": set,
+    "frozen set": frozenset,
+}
+
+
+@pytest.mark.parametrize("by", ["name", "index"])
+@pytest.mark.parametrize("kind", SEVERAL)
+def test_several_columns_are_those_of_a_list_whatever_holds_them(kind, by):
+    """In the fit, a clone, resamples, and JSON, which has a list; the parameter stays as it is."""
+    table, y, groups = hospital_table(n_rows=200)
+    categories = ["sex", "pain"] if by == "name" else [1, 2]
+    always = ["age", "noise"] if by == "name" else [0, 4]
+    options = {"method": "shared", "missing": "indicator", "rounds": 3}
+    expected = fgmp.FedGradMPRegressor(
+        1, categories=categories, always_include=always, **options
+    ).fit(table, y, groups)
+    several = {"categories": SEVERAL[kind](categories), "always_include": SEVERAL[kind](always)}
+    model = fgmp.FedGradMPRegressor(1, **several, **options)
+    assert all(model.get_params()[name] is value for name, value in several.items())
+    model = clone(model).fit(table, y, groups)
+    np.testing.assert_array_equal(model.coef_, expected.coef_)
+    assert "array" in kind or repr(model).startswith("FedGradMPRegressor(")
+    resamples = [one.bootstrap(2, random_state=0).coef for one in (model, expected)]
+    np.testing.assert_array_equal(*resamples)
+
+    written = json.loads(model.to_json())["parameters"]
+    is_set = "set" in kind
+    assert written["categories"] == (sorted(categories) if is_set else categories)
+    assert written["always_include"] == (sorted(always) if is_set else always)
+    again = fgmp.FedGradMPRegressor.from_json(model.to_json())
+    assert again.to_json() == model.to_json()
+    refitted = clone(again).fit(table, y, groups)
+    np.testing.assert_array_equal(refitted.coef_, expected.coef_)
+
+
+def test_range_of_columns_and_a_single_one_are_taken():
+    """The first column, too, whose index is zero."""
+    table, y, groups = hospital_table(n_rows=120)
+    X = table[["sex", "pain", "age", "noise"]]
+    several = fgmp.FedGradMPRegressor(1, categories=range(2), always_include=range(2, 4))
+    written = json.loads(several.fit(X, y, groups).to_json())["parameters"]
+    assert written["categories"] == [0, 1] and written["always_include"] == [2, 3]
+    for first in (0, np.int8(0), "sex"):
+        one = fgmp.FedGradMPRegressor("all", categories=first, always_include=first)
+        one.fit(X.drop(columns="pain"), y, groups)
+        assert one.encoding_.column_names() == ["sex=m", "age", "noise"]
+        written = json.loads(one.to_json())["parameters"]
+        assert written["categories"] == written["always_include"] == [first]
+
+
+NONE = [[], (), {}, set(), np.array([]), np.array([], int), pd.Index([]), pl.Series([]), range(0)]
+
+
+@pytest.mark.parametrize("none", NONE, ids=lambda none: type(none).__name__)
+def test_no_columns_are_none(none):
+    """They are as if nothing was named."""
+    X = hospital_table(n_rows=60)[0][["age", "noise"]]
+    y = X["noise"].to_numpy()
+    always = [] if isinstance(none, dict) else none
+    model = fgmp.FedGradMPRegressor(1, categories=none, always_include=always).fit(X, y)
+    assert not hasattr(model, "encoding_") and model.support_.tolist() == [1]
+    again = fgmp.FedGradMPRegressor.from_json(model.to_json())
+    assert clone(again).fit(X, y).support_.tolist() == [1]
+
+
+@pytest.mark.parametrize("name", ["inf", "-inf", "nan", "Infinity", "None", "1e5", "0", "mapping"])
+def test_column_whose_name_is_a_word_for_a_number_keeps_it_through_json(name):
+    """As one that is always included, a category, and a level of it."""
+    table, y, groups = hospital_table(n_rows=120)
+    X = table[["age", "noise"]].assign(**{name: table["sex"].replace("f", "inf")})
+    for categories in ([name], {name: ["inf", "m"]}):
+        model = fgmp.FedGradMPRegressor(0, categories=categories, always_include=name)
+        again = fgmp.FedGradMPRegressor.from_json(model.fit(X, y, groups).to_json())
+        assert again.categories == categories and again.always_include == [name]
+        assert again.to_json() == model.to_json()
+        refitted = clone(again).fit(X, y, groups)
+        np.testing.assert_array_equal(refitted.coef_, model.coef_)
+        assert refitted.encoding_.column_names() == ["age", "noise", f"{name}=m"]
+
+
+@pytest.mark.parametrize("argument", ["categories", "always_include"])
+def test_iterator_over_columns_is_refused(argument):
+    """At its second use it would have none."""
+    table, y, groups = hospital_table(n_rows=60)
+    X = table[["age", "noise"]]
+    for iterator in (iter(["age"]), (name for name in ["age"]), map(str, ["age"])):
+        with pytest.raises(ValueError, match=f"{argument} is <.*expected names of columns, or"):
+            fgmp.FedGradMPRegressor(1, **{argument: iterator}).fit(X, y, groups)
 
 
 # What is refused.
@@ -337,6 +466,57 @@ def test_argument_that_does_not_fit_is_named(name):
         fgmp.FedGradMPRegressor(2, **options).fit(table_with(**columns), y, groups)
 
 
+TWO_OF_A_NAME = {
+    "levels of two categories": (
+        {"a": ["b=c", "x", "x"], "a=b": ["c", "y", "y"]},
+        {"categories": ["a", "a=b"]},
+        "'a=b=c', the level 'b=c' of the category 'a' and the level 'c' of the category 'a=b'",
+    ),
+    "a level and a column": (
+        {"ward=B": [0.0, 1.0, 3.0], "ward": ["A", "A", "B"]},
+        {"categories": ["ward"]},
+        "'ward=B', the column 'ward=B' and the level 'B' of the category 'ward'",
+    ),
+    "a gap and a column": (
+        {"x": [0.5, None, 2.5], "x is missing": [0.0, 1.0, 0.0]},
+        {"missing": "indicator"},
+        "'x is missing', where 'x' is missing and the column 'x is missing'",
+    ),
+    "a gap and a category": (
+        {"a": ["b is missing", "c", "c"], "a=b": [1.0, None, 2.0]},
+        {"missing": "indicator", "categories": ["a"]},
+        "'a=b is missing', the level 'b is missing' of the category 'a' and where 'a=b' is missing",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TWO_OF_A_NAME)
+def test_two_columns_of_one_name_are_refused_before_the_fit(kind):
+    """Nobody could tell their coefficients apart; the message says what the two are."""
+    columns, options, words = TWO_OF_A_NAME[kind]
+    X = pd.DataFrame({name: values * 30 for name, values in columns.items()})
+    model = fgmp.FedGradMPRegressor("all", **options)
+    with pytest.raises(ValueError, match=re.escape(f"X would have two columns called {words}")):
+        model.fit(X, np.arange(90.0), np.arange(90) % 3)
+    renamed = X.rename(columns=dict(zip(columns, ["first", "second"], strict=True)))
+    order = list(columns)
+    keys = [["first", "second"][order.index(key)] for key in options.get("categories", [])]
+    model.set_params(categories=keys).fit(renamed, np.arange(90.0), np.arange(90) % 3)
+    names = model.encoding_.column_names()
+    assert len(set(names)) == len(names) == len(model.coef_)
+
+
+def test_file_with_two_columns_of_one_name_is_refused():
+    """A level that is there twice, and one that is called as another column."""
+    model, *_ = fitted()
+    for levels in (["m", "m"], ["m", "x=y"]):
+        content = json.loads(model.to_json())
+        content["encoding"][1]["levels"] = levels
+        content["encoding"][0]["name"] = "sex=x=y"
+        with pytest.raises(ValueError, match="text is no model of fgmp"):
+            fgmp.FedGradMPRegressor.from_json(json.dumps(content))
+
+
 @pytest.mark.parametrize(
     ("value", "level"),
     [
@@ -344,20 +524,154 @@ def test_argument_that_does_not_fit_is_named(name):
         (4.0, "4"),
         ("4.0", "4"),
         ("04", "04"),
-        (True, "True"),
+        (Decimal("4.00"), "4"),
+        (2**70, str(2**70)),
+        (-0.0, "0"),
+        (True, "1"),
+        (np.False_, "0"),
+        ("True", "1"),
+        ("FALSE", "0"),
         (" m ", "m"),
         ("", None),
         (None, None),
         (np.nan, None),
         (pd.NA, None),
         (pd.NaT, None),
+        (np.datetime64("NaT"), None),
+        (Decimal("NaN"), None),
         (np.int8(2), "2"),
         (0.5, "0.5"),
+        (0.1, "0.1"),
+        (np.float32(0.1), "0.1"),
+        (float(np.float32(0.1)), "0.1"),
+        (np.float16(0.1), "0.1"),
+        (np.longdouble("0.1"), "0.1"),
+        (Decimal("0.10"), "0.1"),
+        (1e-5, "1e-05"),
+        (np.float32(1e-5), "1e-05"),
+        (123456.125, "123456.125"),
+        (np.float32(123456.125), "123456.125"),
+        (b"m", "m"),
+        ("a \n  b", "a b"),
+        (date(2020, 1, 2), "2020-01-02"),
+        (pd.Timestamp("2020-01-02"), "2020-01-02"),
+        (np.datetime64("2020-01-02", "ns"), "2020-01-02"),
+        (pd.Timestamp("2020-01-02 03:04"), "2020-01-02 03:04:00"),
+        (datetime(2020, 1, 2, 3, 4), "2020-01-02 03:04:00"),
     ],
 )
 def test_value_of_a_category_is_one_text_however_it_is_written(value, level):
     """Whole numbers lose their decimals, text its margins, and what is missing is None."""
     assert level_of(value) == level
+
+
+@given(st.floats(width=32, allow_nan=False, allow_infinity=False))
+def test_number_of_single_precision_is_the_level_that_it_is_in_double_precision(number):
+    """Of the number as it was written; a level is the number again, in single precision."""
+    single = np.float32(number)
+    assert level_of(single) == level_of(float(single)) == level_of(np.longdouble(single))
+    assert np.float32(float(level_of(single))) == single
+    if not float(single).is_integer():
+        assert level_of(float(str(single))) == level_of(single)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False))
+def test_different_numbers_are_different_levels_unless_single_precision_wrote_one(first, second):
+    """A level names a number to the last bit, or as single precision writes it."""
+    number = float(level_of(first))
+    assert number == first or np.float32(number) == np.float32(first) == first
+    if level_of(first) == level_of(second):
+        assert first == second or np.float32(first) == np.float32(second)
+
+
+def test_text_of_a_level_is_as_a_server_prints_it():
+    """Or a site would not have the level that it said it has."""
+    printable = pytest.importorskip("fgmp.flower.records").printable
+    for text in ("a  b", "\ta\u00a0b\n", "a\u200bb", "\x1b[31mred", "é", "心"):
+        assert printable(level_of(text)) == level_of(text)
+
+
+CODES = np.array([1, 2, 3] * 40)
+DOSES = np.array([0.1, 0.2, 0.7] * 40)
+TRUTHS = CODES == 2
+STORED = {
+    "whole numbers": (
+        [CODES, CODES.astype("uint8"), CODES.astype(float), CODES.astype(str)],
+        [
+            pd.array(CODES, "Int64"),
+            pl.Series(CODES, dtype=pl.Float32),
+            list(map(Decimal, CODES.tolist())),
+        ],
+        [list(map(np.int16, CODES)), pd.Categorical(CODES)],
+    ),
+    "fractions": (
+        [DOSES, DOSES.astype("float32"), DOSES.astype("float16"), DOSES.astype("longdouble")],
+        [pd.array(DOSES, "Float32"), pl.Series(DOSES, dtype=pl.Float32), DOSES.astype(str)],
+        [[Decimal(str(dose)) for dose in DOSES], list(map(np.float32, DOSES))],
+    ),
+    "truths": (
+        [TRUTHS, TRUTHS.astype(int), TRUTHS.astype(float), TRUTHS.astype(str)],
+        [pd.array(TRUTHS, "boolean"), pl.Series(TRUTHS), np.where(TRUTHS, "true", "false")],
+        [np.where(TRUTHS, "1", "0"), list(map(np.bool_, TRUTHS))],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", STORED)
+def test_value_is_one_level_however_a_table_stores_it(kind):
+    """In a fit, and at prediction; no level is unknown."""
+    columns = [column for some in STORED[kind] for column in some]
+    noise = np.random.default_rng(0).standard_normal(120)
+    y = noise + CODES
+    models = []
+    for column in columns:
+        table = pl.DataFrame if isinstance(column, pl.Series) else pd.DataFrame
+        X = table({"kind": column, "noise": noise})
+        model = fgmp.FedGradMPRegressor("all", categories=["kind"]).fit(X, y, CODES % 3)
+        models.append(model)
+        assert model.encoding_ == models[0].encoding_
+        np.testing.assert_array_equal(model.coef_, models[0].coef_)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", fgmp.AdviceWarning)
+            found = models[0].predict(X)
+        np.testing.assert_array_equal(found, model.predict(X))
+    rows = [[value, number] for value, number in zip(columns[-1], noise.tolist(), strict=True)]
+    of_rows = fgmp.FedGradMPRegressor("all", categories=[0]).fit(rows, y, CODES % 3)
+    np.testing.assert_array_equal(of_rows.coef_, models[0].coef_)
+
+
+NUMBERS = {
+    "Decimals": lambda column: list(map(Decimal, column.tolist())),
+    "text": lambda column: column.astype(str),
+    "scalars": lambda column: list(map(np.float32, column)),
+    "Int64": lambda column: pd.array(column, "Int64"),
+    "objects": lambda column: column.astype(object),
+}
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+@pytest.mark.parametrize("missing", ["error", "indicator"])
+def test_numbers_of_any_type_are_numbers_with_gaps_and_without(missing, kind):
+    """The same are taken; in lists of rows, too, beside a category."""
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(0, 50, 60)
+    X = pd.DataFrame({"fee": NUMBERS[kind](numbers), "q": rng.standard_normal(60)})
+    y = 0.1 * numbers + rng.standard_normal(60)
+    model = fgmp.FedGradMPRegressor("all", missing=missing)
+    found = model.fit(X, y).coef_
+    expected = model.fit(X.assign(fee=numbers.astype(float)), y).coef_
+    np.testing.assert_array_equal(found, expected)
+
+    ward = np.array(["A", "B"] * 30)
+    rows = [list(row) for row in zip(X["fee"], X["q"], ward, strict=True)]
+    model = fgmp.FedGradMPRegressor("all", missing=missing, categories=[2])
+    by_rows = model.fit(rows, y).coef_
+    plain = pd.DataFrame({"fee": numbers.astype(float), "q": X["q"], "ward": ward})
+    np.testing.assert_array_equal(by_rows, model.fit(plain, y).coef_)
+    if missing == "indicator":
+        rows[3][0] = None
+        plain.loc[3, "fee"] = np.nan
+        np.testing.assert_array_equal(model.fit(rows, y).coef_, model.fit(plain, y).coef_)
 
 
 # Columns that are always included.

@@ -229,7 +229,7 @@ def _guess_labels(occurring: list[Any]) -> Labels:
 
 def _check_labels(labels: Any) -> Labels:
     """Return the given labels as a pair of different values, or raise a ValueError."""
-    pair = tuple(check_sequence("labels", labels, "two different values"))
+    pair = tuple(check_sequence("labels", labels, "two different values", ordered=True))
     if len(pair) != 2 or any(map(is_missing, pair)) or pair[0] == pair[1]:
         raise ValueError(
             f"labels is {short_repr(labels)}; expected two different values, the negative first"
@@ -289,7 +289,9 @@ def _feature_columns(
 ) -> list[Any]:
     """Return the names of the feature columns, or raise a ValueError if a column is missing."""
     expected = "a sequence of names of columns"
-    chosen = [] if features is None else check_sequence("features", features, expected)
+    chosen = []
+    if features is not None:
+        chosen = check_sequence("features", features, expected, ordered=True)
     _check_column_exists(frame, "site", site)
     _check_column_exists(frame, "target", target)
     for name in chosen:

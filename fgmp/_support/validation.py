@@ -157,11 +157,15 @@ def check_protocol(name: str, value: Any, methods: tuple[str, ...], expected: st
     return value
 
 
-def check_sequence(name: str, value: Any, expected: str) -> list[Any]:
-    """Return an iterable as a list, or raise a ValueError; text and mappings are refused."""
+def check_sequence(name: str, value: Any, expected: str, *, ordered: bool = False) -> list[Any]:
+    """Return an iterable as a list, or raise a ValueError; text and mappings are refused.
+
+    A set is refused where the order plays a part, because it differs from process to process.
+    """
     is_iterable = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
     is_scalar_array = isinstance(value, np.ndarray) and value.ndim == 0
-    if not is_iterable or is_scalar_array or sparse.issparse(value):
+    lacks_order = ordered and isinstance(value, (set, frozenset))
+    if not is_iterable or is_scalar_array or lacks_order or sparse.issparse(value):
         raise ValueError(f"{name} is {short_repr(value)}; expected {expected}")
     return list(value)
 

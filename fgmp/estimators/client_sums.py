@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from .._support.sparse_features import SparseFeatures
+from .._support.ties import with_exact_ties
 from ..data import Client
 from ..method import Exchange, Method
 from ..sparse_model import Array, IndexArray, SparseModel
@@ -26,6 +27,11 @@ from .weighted_loss import split_weights
 _BASE = 2.0**20
 _MEAN_DIGITS = 2
 _SQUARE_DIGITS = 3
+
+# The rounding of a mean loss relative to the smallest one, under masks too; and that of the largest
+# one, in whose units losses are summed that vanish on data without noise.
+_ROUNDING_OF_SCORES = 1e-10
+_LAST_BITS = 64 * float(np.finfo(np.float64).eps)
 
 State = tuple[Any, ...]
 
@@ -286,7 +292,7 @@ class HeldOutLosses(ClientSums):
         """
         *models, means = message
         losses, weights = self._losses_of_rows(client, tuple(models))
-        best = int(np.argmin(means))
+        best = int(np.argmin(with_equal_scores(means)))
         differences = losses - losses[:, [best]]
         mean_difference = means - means[best]
         if self.client_folds:
@@ -326,6 +332,12 @@ class HeldOutLosses(ClientSums):
         if self.client_folds:
             return np.full(len(targets), self.client_folds[index])
         return assign_folds(targets, index, self.n_folds, self.seed, self.min_rows)
+
+
+def with_equal_scores(scores: Array) -> Array:
+    """Return mean losses of which those that differ by rounding alone are equal."""
+    rounding = _ROUNDING_OF_SCORES * np.abs(scores).min() + _LAST_BITS * np.abs(scores).max()
+    return with_exact_ties(scores, float(rounding))
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Columns of a table as columns of numbers: categories, and values that are missing.
 
 A category becomes a column of zeros and ones for each of its levels but the most frequent one, the
-reference: ``sex=male``. Where a number is missing it becomes the mean of those that are there, and
-a column beside it says so: ``cholesterol is missing``. A category that is missing has such a column
-too, as one more level. The columns of a variable are a block: they are selected together and count
-as one of the tau.
+reference: ``sex=male``. (Of levels of one frequency it is the first, in the order of their texts.)
+Where a number is missing it becomes the mean of those that are there, and a column beside it says
+so: ``cholesterol is missing``. A category that is missing has such a column too, as one more level.
+The columns of a variable are a block: they are selected together and count as one of the tau.
 
 What all clients have to agree on is one `Encoding`. The levels are the union of those that occur at
 any client; over a network the set of its levels is what leaves a client for that. The means and the
@@ -19,16 +19,21 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
+from decimal import Decimal
+from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from .._support.tables import read_table
+from .._support.ties import with_exact_ties
 from .._support.validation import (
     as_array,
+    as_numbers,
     check_integer,
     check_sequence,
     is_missing,
@@ -53,6 +58,9 @@ _LONGEST_LEVEL = 200
 
 # Text of a whole number with a decimal point, as a table may write it.
 _WHOLE = re.compile(r"(-?\d+)\.0+")
+# Text of truths, as CSV files of pandas, R and others write them.
+_TRUTHS = {"true": "1", "false": "0"}
+_DIGITS_OF_SINGLE = 9
 
 
 class RawTable(NamedTuple):
@@ -165,12 +173,19 @@ class Variable:
 
     def columns(self) -> list[str]:
         """Return the names of the columns that it becomes."""
-        names = [f"{self.name}={level}" for level in self.levels]
+        return [name for name, _ in self.columns_in_words()]
+
+    def columns_in_words(self) -> list[tuple[str, str]]:
+        """Return the name of each of its columns, and what the column is."""
+        columns = [
+            (f"{self.name}={level}", f"the level {level!r} of the category {self.name!r}")
+            for level in self.levels
+        ]
         if not self.is_category:
-            names = [self.name]
+            columns = [(self.name, f"the column {self.name!r}")]
         if self.has_indicator:
-            names.append(f"{self.name} is missing")
-        return names
+            columns.append((f"{self.name} is missing", f"where {self.name!r} is missing"))
+        return columns
 
 
 @dataclass(frozen=True)
@@ -181,6 +196,12 @@ class Encoding:
     ----------
     variables : tuple of Variable
         The columns of the table, in their order.
+
+    Raises
+    ------
+    ValueError
+        If two columns of numbers would have one name, so that nobody could tell them apart: a
+        column ``ward=B`` beside the category ``ward``.
 
     Examples
     --------
@@ -194,6 +215,17 @@ class Encoding:
     """
 
     variables: tuple[Variable, ...]
+
+    def __post_init__(self) -> None:
+        meanings: dict[str, str] = {}
+        for variable in self.variables:
+            for name, meaning in variable.columns_in_words():
+                if name in meanings:
+                    raise ValueError(
+                        f"X would have two columns called {name!r}, {meanings[name]} and "
+                        f"{meaning}; expected another name of a column or a level"
+                    )
+                meanings[name] = meaning
 
     def column_names(self) -> list[str]:
         """Return the names of the columns of numbers."""
@@ -359,14 +391,12 @@ class EncodingPlan:
         ----------
         names : sequence of str
             The names of the columns.
-        categories : None, sequence of names or indices, or mapping of these to levels
+        categories : None, name, index, sequence of these, or mapping of these to levels
             The columns that are categories.
         missing : {"error", "indicator"}
             What to do where a value is missing.
         """
-        keys: Any = () if categories is None else categories
-        if isinstance(categories, Mapping):
-            keys = list(categories)
+        keys = category_keys(categories)
         indices = columns_of_names("categories", keys, names)
         levels = {}
         if isinstance(categories, Mapping):
@@ -485,6 +515,7 @@ class EncodingPlan:
                 continue
             of_levels = means[first : first + len(levels[index])]
             first += len(levels[index])
+            of_levels = with_exact_ties(of_levels, _ROUNDING_OF_SHARES)
             reference = levels[index][int(np.argmax(of_levels))]
             others = tuple(
                 level
@@ -516,7 +547,7 @@ class EncodingPlan:
 
 def plan_of(names: Sequence[str], categories: Any, missing: str) -> EncodingPlan | None:
     """Return the plan of an encoding, or None if columns are numbers without gaps as they are."""
-    if not categories and missing == "error":
+    if not category_keys(categories) and missing == "error":
         return None
     return EncodingPlan.of(names, categories, missing)
 
@@ -533,13 +564,40 @@ def _given_levels(key: Any, given: Any) -> tuple[str, ...]:
     return tuple(sorted(map(str, texts)))
 
 
-def columns_of_names(argument: str, wanted: Any, names: Sequence[str]) -> list[int]:
-    """Return the indices of columns that are given by name or index, or raise a ValueError."""
+def column_keys(argument: str, wanted: Any) -> list[Any]:
+    """Return names and indices of columns as a list of plain values, or raise a ValueError.
+
+    Parameters
+    ----------
+    argument : str
+        The name of the argument.
+    wanted : None, str, int, or iterable of these
+        Lists, and what pandas, polars and NumPy have for several columns. A set has no order, and
+        is sorted. An iterator would be empty at its second use, and is refused.
+    """
+    if wanted is None:
+        return []
     if isinstance(wanted, (str, int, np.integer)):
         wanted = [wanted]
-    expected = "names of columns, or their indices"
+    expected = "names of columns, or their indices, in a list"
+    if isinstance(wanted, Iterator):
+        raise ValueError(f"{argument} is {short_repr(wanted)}; expected {expected}")
+    keys = check_sequence(argument, wanted, expected)
+    keys = [key.item() if isinstance(key, np.generic) else key for key in keys]
+    return sorted(keys, key=str) if isinstance(wanted, (set, frozenset)) else keys
+
+
+def category_keys(categories: Any) -> list[Any]:
+    """Return the names and indices of the columns that are categories, as `column_keys` does."""
+    if isinstance(categories, Mapping):
+        return list(categories)
+    return column_keys("categories", categories)
+
+
+def columns_of_names(argument: str, wanted: Any, names: Sequence[str]) -> list[int]:
+    """Return the indices of columns that are given by name or index, or raise a ValueError."""
     indices = []
-    for key in check_sequence(argument, wanted, expected):
+    for key in column_keys(argument, wanted):
         if isinstance(key, str):
             if key not in names:
                 raise ValueError(
@@ -561,15 +619,24 @@ def columns_of_names(argument: str, wanted: Any, names: Sequence[str]) -> list[i
 def level_of(value: Any) -> str | None:
     """Return a value of a category as text, or None if it is missing.
 
-    A whole number has no decimal point, so that 4, 4.0 and "4.0" are one level.
+    A value is one level, whatever its type at a site:
+
+    - 4, 4.0, Decimal("4.00"), "4" and "4.0"
+    - 0.1 in single and in double precision, as a Decimal, and "0.1"
+    - True, 1, "True" and "TRUE", as in a CSV file
+    - a date, and midnight of the day without a time zone
+
+    Any other text is a level as it stands, but for white space.
     """
-    if isinstance(value, np.generic):
-        value = value.item()
     if is_missing(value):
         return None
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    text = str(value).strip()
+    is_number = isinstance(value, (Real, Decimal, np.bool_))
+    if is_number and not isinstance(value, np.timedelta64):  # which is an integer to NumPy
+        return _text_of_number(value)
+    if isinstance(value, (datetime, np.datetime64)):
+        return _text_of_time(value)
+    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    text = _on_one_line(text)
     if not text:
         return None
     if len(text) > _LONGEST_LEVEL:
@@ -578,13 +645,51 @@ def level_of(value: Any) -> str | None:
             "text"
         )
     whole = _WHOLE.fullmatch(text)
-    return whole[1] if whole else text
+    return whole[1] if whole else _TRUTHS.get(text.lower(), text)
+
+
+def _on_one_line(text: str) -> str:
+    """Return text without margins, and without characters that a server would not print."""
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(text.split())
+
+
+def _text_of_number(value: Any) -> str:
+    """Return a number as text; a whole number has no decimal point.
+
+    A number that single precision holds is written as there: 0.10000000149011612 is 0.1.
+    """
+    if isinstance(value, np.float16):  # whose 0.1 is not that of single precision
+        value = float(str(value))
+    if math.isfinite(value) and value == int(value):
+        return str(int(value))
+    text = repr(float(value))
+    digits = text.partition("e")[0].lstrip("-0.")
+    # Nine digits tell all numbers of single precision apart; more are those of the conversion.
+    if len(digits) > _DIGITS_OF_SINGLE and float(np.float32(value)) == value:
+        text = repr(float(str(np.float32(value))))
+    return text
+
+
+def _text_of_time(value: datetime | np.datetime64) -> str:
+    """Return a time as text: the date alone at midnight, as a column of dates has it."""
+    time: Any = value.astype("M8[us]").item() if isinstance(value, np.datetime64) else value
+    if (
+        isinstance(time, datetime)
+        and time.tzinfo is None
+        and time == datetime(*time.timetuple()[:3])
+    ):
+        time = time.date()
+    return str(time)
 
 
 def _levels_of(column: Array) -> Array:
     """Return a column of values as levels."""
     levels = np.empty(len(column), object)
-    levels[:] = [level_of(value) for value in column.tolist()]
+    # As a list times of a nanosecond would be integers, and half precision would not be known.
+    is_plain = column.dtype.kind not in "mM" and column.dtype != np.float16
+    levels[:] = [level_of(value) for value in (column.tolist() if is_plain else column)]
     return levels
 
 
@@ -598,6 +703,9 @@ def _columns_of(X: Any) -> list[Array]:
         return list(array.T)
     columns = []
     for series in frame.iter_columns():
+        if getattr(series.to_native(), "dtype", None) == np.float16:
+            columns.append(series.to_numpy())
+            continue
         values = np.empty(len(series), object)
         values[:] = series.to_list()
         columns.append(values)
@@ -605,21 +713,28 @@ def _columns_of(X: Any) -> list[Array]:
 
 
 def _numbers_of(name: str, column: Array) -> Array:
-    """Return a column as floats, nan where a value is missing, or raise a ValueError."""
-    if column.dtype.kind in "fiub":
-        return column.astype(np.float64)
-    numbers = np.empty(len(column))
-    for row, value in enumerate(column.tolist()):
-        if is_missing(value):
-            numbers[row] = np.nan
-        elif isinstance(value, (bool, int, float)):
-            numbers[row] = value
-        else:
-            raise ValueError(
-                f"could not convert column {name!r} of X to float: it holds a "
-                f"{type(value).__name__}. Name it in categories, drop it or encode it"
-            )
-    return numbers
+    """Return a column as floats, nan where a value is missing, or raise a ValueError.
+
+    It takes what a column without gaps is taken for: Decimals, and text of numbers, too.
+    """
+    try:
+        return as_numbers(name, column).astype(np.float64)
+    except (TypeError, ValueError):
+        kind = next(
+            (type(value).__name__ for value in column.tolist() if not _is_number(value)), "date"
+        )
+        raise ValueError(
+            f"could not convert column {name!r} of X to float: it holds a {kind}. Name it in "
+            "categories, drop it or encode it"
+        ) from None
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is missing, or can be taken for a number."""
+    try:
+        return is_missing(value) or isinstance(float(value), float)
+    except (TypeError, ValueError):
+        return False
 
 
 @dataclass(frozen=True)

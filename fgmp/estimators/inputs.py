@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import _check_sample_weight
 
-from .._support.validation import short_repr
+from .._support.validation import as_numbers, check_number, short_repr
 from .._support.warnings import warn_user
 from ..sparse_model import Array
 
@@ -27,6 +28,21 @@ def as_random_state(random_state: Any) -> Any:
             f"random_state is {short_repr(random_state)}; expected an integer from 0 to "
             "4294967295, a numpy.random.RandomState or None, as in scikit-learn"
         ) from None
+
+
+def weights_of_rows(sample_weight: Any, X: Any, dtype: Any = None) -> Array:
+    """Return the weight of each row of X: one for None, and a single number for all rows.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If weights are no finite numbers of at least 0, or not one for each row.
+    """
+    if sample_weight is not None:
+        sample_weight = as_numbers("sample_weight", sample_weight)
+        if not sample_weight.ndim:
+            sample_weight = check_number("sample_weight", sample_weight.item(), at_least=0)
+    return np.asarray(_check_sample_weight(sample_weight, X, dtype=dtype, ensure_non_negative=True))
 
 
 def warn_of_other_indices(X: object, **columns: object) -> None:

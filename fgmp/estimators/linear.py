@@ -21,7 +21,6 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
-    _check_sample_weight,
     assert_all_finite,
     check_consistent_length,
     check_is_fitted,
@@ -65,7 +64,15 @@ from ..simulation import check_cohort
 from ..sparse_model import Array, IndexArray
 from .bootstrap import Bootstrap, draw_counts, draw_multiplicities, run_with_bar
 from .client_sums import BeyondRange
-from .encoding import MISSING_RULES, Encoding, EncodingPlan, RawTable, columns_of_names, plan_of
+from .encoding import (
+    MISSING_RULES,
+    Encoding,
+    EncodingPlan,
+    RawTable,
+    category_keys,
+    columns_of_names,
+    plan_of,
+)
 from .federated_table import LOSSES_OF_NUMBERS, FederatedTable
 from .fitting import FittedModel, fit_model
 from .groups import encode_groups, group_of_each_row, preview
@@ -75,6 +82,7 @@ from .inputs import (
     columns_not_finite,
     refuse_overflow,
     warn_of_other_indices,
+    weights_of_rows,
 )
 from .own_intercepts import intercept_of_group, intercepts_by_group
 from .performance import Performance, measure_performance
@@ -207,8 +215,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             Numbers, or for a classifier labels: numbers or text.
         groups : array_like, shape (n_samples,), optional
             The group of each row; by default all rows are of one group.
-        sample_weight : array_like, shape (n_samples,), optional
-            A row of weight 2 counts as two rows; one of weight 0 is left out.
+        sample_weight : array_like, shape (n_samples,), or float, optional
+            A row of weight 2 counts as two rows; one of weight 0 is left out. A number is the
+            weight of all rows.
 
         Notes
         -----
@@ -248,9 +257,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         else:
             X, y = self._validated(X, self._validated_targets(y), ensure_min_samples=2)
             refuse_overflow(X, None if is_classifier(self) else y, self._names_of)
-        if sample_weight is not None:
-            sample_weight = as_numbers("sample_weight", sample_weight)
-        weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+        weights = weights_of_rows(sample_weight, X, X.dtype)
         self._advise_on_missing_groups(groups)
         n_rows_passed = int(np.count_nonzero(weights))
 
@@ -496,7 +503,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             "C": self.C == "cv",
             "method": self.method == "shared",
             "missing": self.missing != "error",
-            "categories": bool(self.categories),
+            "categories": bool(category_keys(self.categories)),
         }
         wrong = [
             f"{name}={getattr(self, name)!r}" for name, asks in asks_exact_sums.items() if asks
@@ -593,7 +600,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     @property
     def _is_encoded(self) -> bool:
         """Whether columns of a table become other columns of numbers."""
-        return bool(self.categories) or self.missing != "error"
+        return bool(category_keys(self.categories)) or self.missing != "error"
 
     def _input_names(self) -> list[str]:
         """Return the names of the columns of X; x0, x1, ... if it has none."""
@@ -604,8 +611,6 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
 
     def _always_included(self) -> tuple[int, ...]:
         """Return the columns of numbers of what is always included."""
-        if self.always_include is None:
-            return ()
         indices = columns_of_names("always_include", self.always_include, self._input_names())
         if hasattr(self, "encoding_"):
             return self.encoding_.columns_of(sorted(indices))
@@ -631,11 +636,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             None,
             lambda mask, n_shown: f"[{preview(names[mask].tolist(), n_shown)}]",
         )
-        y = column_or_1d(self._validated_targets(y), warn=True)
-        if not is_classifier(self):
-            assert_all_finite(y, input_name="y")
-        check_consistent_length(X, y)
-        return plan, table, y
+        return plan, table, self._vector_of_targets(X, y)
 
     def _without_small_cells(
         self, table: RawTable, plan: EncodingPlan, groups: IndexArray, min_rows: int
@@ -696,16 +697,27 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         """Return targets as the loss of the fit takes them, and the loss."""
         raise NotImplementedError(f"{type(self).__name__} has no _targets_of_fit")
 
-    def _check_labels_of_fit(self, y: Array) -> None:
-        """Raise a ValueError for labels that a classifier was not fitted to."""
+    def _vector_of_targets(self, X: Any, y: Any) -> Array:
+        """Return one number or label for each row; a column becomes a vector with a warning."""
+        y = column_or_1d(self._validated_targets(y), warn=True)
         if not is_classifier(self):
-            return
-        is_known = np.isin(y, self.classes_)
-        if not is_known.all():
-            raise ValueError(
-                f"y holds {short_repr(y[~is_known].tolist()[0])}; expected the labels of the fit, "
-                f"{self.classes_.tolist()}"
-            )
+            assert_all_finite(y, input_name="y")
+        check_consistent_length(X, y)
+        return np.asarray(y)
+
+    def _targets_of_rows(self, X: Any, y: Any) -> Array:
+        """Return the targets of rows for a fitted model; a classifier knows its labels."""
+        targets = self._vector_of_targets(X, y)
+        if is_classifier(self):
+            # Not by `numpy.isin`, for which the number 1 is the text "1".
+            known = set(self.classes_.tolist())
+            unknown = [label for label in targets.tolist() if label not in known]
+            if unknown:
+                raise ValueError(
+                    f"y holds {short_repr(unknown[0])}; expected the labels of the fit, "
+                    f"{self.classes_.tolist()}"
+                )
+        return targets
 
     def _names_of(self, is_named: Array, n_shown: int) -> str:
         """Return the names of the columns of a mask as text."""
@@ -911,44 +923,60 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = self._validated(X, reset=False)
         predictions = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
-        if not hasattr(self, "intercepts_"):
+        names = None
+        if groups is not None and self._has_own_intercepts:
+            names = group_of_each_row(len(predictions), groups).tolist()
+        self._advise_on_intercepts(names)
+        if names is None or not hasattr(self, "intercepts_"):
             return np.asarray(predictions)
-        if groups is None:
-            if len(self.intercepts_) > 1:
+
+        # A number as the others are, unless there are several classes.
+        common = np.squeeze(self.intercept_)
+        intercepts = [self.intercepts_.get(name, common) for name in names]
+        return np.asarray(predictions - self.intercept_ + np.reshape(intercepts, predictions.shape))
+
+    @property
+    def _has_own_intercepts(self) -> bool:
+        """Whether each group has an intercept of its own, known here or kept by masks."""
+        return hasattr(self, "intercepts_") or self.fit_intercept == "per_group"
+
+    def _advise_on_intercepts(self, names: Sequence[Any] | None) -> None:
+        """Warn of groups that have no intercept of their own, or if no groups are given (None)."""
+        if not self._has_own_intercepts:
+            return
+        own = getattr(self, "intercepts_", {})
+        if names is None:
+            if len(own) > 1:
                 advise_once(
                     "predict without groups",
                     "each group has an intercept of its own, and no groups are given: all rows get "
-                    "the common intercept. predict and score take groups=...; "
+                    "the common intercept. predict, score and performance take groups=...; "
                     f"{_IN_SKLEARN.format('score')}",
                 )
-            return np.asarray(predictions)
+            return
 
-        names = group_of_each_row(len(predictions), groups).tolist()
-        self._warn_of_unknown_groups(names)
-        intercepts = [self.intercepts_.get(name, self.intercept_) for name in names]
-        return np.asarray(predictions - self.intercept_ + np.reshape(intercepts, predictions.shape))
-
-    def _warn_of_unknown_groups(self, names: list[Any]) -> None:
-        """Warn of groups that have no intercept of their own."""
-        unknown = {name for name in names if name not in self.intercepts_}
+        unknown = {name for name in names if name not in own}
         if unknown:
             ordered = sorted(unknown, key=lambda name: (type(name).__name__, str(name)))
+            reason = "they took no part in the fit, or their rows determine none"
+            if self.secure:
+                reason = "under masks it stays with the group, which intercept_of gives it"
             warn_user(
-                f"groups [{preview(ordered, 5)}] have no intercept of their own: they took no part "
-                "in the fit, or their rows determine none. Their rows get the common intercept"
+                f"groups [{preview(ordered, 5)}] have no intercept of their own: {reason}. Their "
+                "rows get the common intercept"
             )
 
     def intercept_of(self, X: Any, y: Any, sample_weight: Any = None) -> float | Array:
         """Return the intercept that fits the rows of one group best, given the coefficients.
 
         With ``fit_intercept="per_group"`` a group works out its own where its rows are: under
-        masks, where the fit returns none, and for a group that took no part. Written into
-        ``model.intercepts_[group]`` it is used by `predict`.
+        masks, where the fit returns none, and for a group that took no part. `predict` uses what is
+        in ``model.intercepts_[group]``, a dict, which a fit under masks does not make.
 
         Parameters
         ----------
         X, y, sample_weight
-            The rows of the group, as in `fit`.
+            The rows of the group, as in `fit`. A classifier takes the labels of its fit.
 
         Returns
         -------
@@ -958,7 +986,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            If the rows determine none: all are of one class, or no count is above zero.
+            If the rows determine none: all are of one class, or no count is above zero. If y has
+            not one value for each row, or labels in y are none of the fit.
 
         Examples
         --------
@@ -973,11 +1002,12 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         X = self._validated(X, reset=False)
-        weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        y = self._targets_of_rows(X, y)
+        weights = weights_of_rows(sample_weight, X)
         predictions = safe_sparse_dot(X, self.coef_.T, dense_output=True)
         if predictions.ndim > 1 and predictions.shape[1] == 1:
             predictions = predictions[:, 0]
-        targets, loss = self._targets_of_fit(self._validated_targets(y))
+        targets, loss = self._targets_of_fit(y)
         return intercept_of_group(loss, predictions, targets, weights)
 
     # How sure: standard errors, and the bootstrap.
@@ -1253,6 +1283,11 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         Performance
             A table, with ``plot()``, ``to_frame()`` and ``report()``.
 
+        Warns
+        -----
+        AdviceWarning
+            As `predict` does, of groups without an intercept of their own.
+
         Raises
         ------
         ValueError
@@ -1276,15 +1311,15 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         X = self._validated(X, reset=False)
-        y = column_or_1d(self._validated_targets(y))
-        check_consistent_length(X, y)
-        self._check_labels_of_fit(y)
+        y = self._targets_of_rows(X, y)
         labels, codes, weights = encode_groups(len(y), groups, np.ones(len(y)), self.min_rows)
         takes_part = np.isin(np.arange(len(labels)), codes[weights > 0])
         names = labels[takes_part].tolist() if groups is not None else ["all rows"]
         targets, loss = self._targets_of_fit(y)
         clients = FederatedTable(X, targets, weights, codes, loss, self.min_rows)
-        return self.performance_sites(clients, names, by)
+        self._check_performance(by)
+        self._advise_on_intercepts(None if groups is None else names)
+        return measure_performance(self, clients, names, by)
 
     def performance_sites(self, clients: FitClients, names: Sequence[Any], by: str) -> Performance:
         """Measure the model at clients; `fgmp.flower.performance_over` calls this method.
@@ -1299,6 +1334,12 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             As in `performance`.
         """
         check_is_fitted(self)
+        self._check_performance(by)
+        self._advise_on_intercepts(names)
+        return measure_performance(self, clients, names, by)
+
+    def _check_performance(self, by: str) -> None:
+        """Raise a ValueError if the model cannot be measured by groups, or by all rows."""
         check_option("by", by, ("groups", "all"))
         if self.private is not None:
             raise ValueError(
@@ -1309,7 +1350,6 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 "secure is True, and masks hide what is of one group, as its AUC and calibration "
                 "are; expected by='all', which measures all rows together from sums over the groups"
             )
-        return measure_performance(self, clients, names, by)
 
     def to_json(self) -> str:
         """Return the fitted model as JSON, which `from_json` reads.
@@ -1474,14 +1514,16 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         group. The two are selected together and count as one. A column may be missing at a whole
         group. Fewer than `min_rows` gaps of a group are its own mean, and make no column; where
         fewer rows of it have a value, all are gaps. Columns become float64. Not with a sparse X.
-    categories : sequence of str or int, or mapping, optional
+    categories : str, int, sequence of these, or mapping, optional
         Columns, by name or index, that are categories: text, or numbers that stand for kinds. A
-        category becomes a column of zeros and ones, ``ward=B``, for each of its levels but the most
-        frequent one, the reference. All levels are selected together and count as one. The levels
-        are the union of those that occur in any group. Over Flower the set of its levels leaves a
-        client for that, in the open; a mapping from columns to levels names them beforehand, so
-        that nothing does, and `secure` asks for one. With ``missing="indicator"`` a category that
-        is missing is a level more. Levels that fewer than `min_rows` rows of a group have count as
+        value is one level whatever its type at a group: 1, 1.0, True, "1" and "True"; 0.1 as a
+        float32, a float64, a Decimal and "0.1". A category becomes a column of zeros and ones,
+        ``ward=B``, for each of its levels but the most frequent one, the reference (of equally
+        frequent ones the first, in the order of their texts). All levels are selected together and
+        count as one. The levels are the union of those that occur in any group. Over Flower the set
+        of its levels leaves a client for that, in the open; a mapping from columns to levels names
+        them beforehand, so that nothing does, and `secure` asks for one. With
+        ``missing="indicator"`` a category that is missing is a level more. Levels that fewer than `min_rows` rows of a group have count as
         the level ``other`` there, if there are several and these are no fewer together, and else as
         its most frequent one: neither their names nor their numbers leave it.
     loss : {"squared", "poisson"}
@@ -1570,9 +1612,10 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         """
         y = self._validated_targets(y)
         predictions = self.predict(X, groups)
+        weights = None if sample_weight is None else weights_of_rows(sample_weight, predictions)
         if self.loss == "poisson":
-            return float(d2_tweedie_score(y, predictions, sample_weight=sample_weight, power=1))
-        return float(r2_score(y, predictions, sample_weight=sample_weight))
+            return float(d2_tweedie_score(y, predictions, sample_weight=weights, power=1))
+        return float(r2_score(y, predictions, sample_weight=weights))
 
     def _check_parameters(self) -> None:
         """Check each parameter by itself."""
@@ -1675,7 +1718,9 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
     def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
         """Return the share of rows whose class ``predict(X, groups)`` finds."""
         y = self._validated_targets(y)
-        return float(accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight))
+        predictions = self.predict(X, groups)
+        weights = None if sample_weight is None else weights_of_rows(sample_weight, predictions)
+        return float(accuracy_score(y, predictions, sample_weight=weights))
 
     def predict_proba(self, X: Any, groups: Any = None) -> Array:
         """Return probabilities, shape (n_samples, n_classes)."""

@@ -15,10 +15,13 @@ import numpy as np
 from .._support.strict_json import read_json
 from ..sparse_model import Array
 from .covariance import Covariance
+from .encoding import column_keys, level_of
 from .model_reading import COVARIANCE_NUMBERS, Columns, columns_of, model_of
 from .model_schema import Attributes, Lists, Parameters, check_content
 
 _FORMAT = "fgmp model 1"
+# Parameters that name columns, of which one may be called "inf".
+_OF_COLUMNS = ("always_include", "categories")
 _COVARIANCE_ARRAYS = ("columns", "outputs", "values", "model_based", "by_group")
 _JSON_TYPES = (str, int, float, bool)
 
@@ -41,7 +44,7 @@ def model_to_json(model: Any) -> str:
         "fgmp": model.fgmp_version_,
         "estimator": type(model).__name__,
         "parameters": {
-            name: _encode(value)
+            name: _encode_parameter(name, value)
             for name, value in model.get_params(deep=False).items()
             if name in Parameters.model_fields and _is_plain(value)
         },
@@ -161,16 +164,21 @@ def _is_plain(value: object) -> bool:
     return not isinstance(value, (np.random.RandomState, np.random.Generator))
 
 
+def _encode_parameter(name: str, value: Any) -> Any:
+    """Return a parameter as JSON: columns as a list, and with it the levels of each, if given."""
+    if name not in _OF_COLUMNS or value is None:
+        return _encode(value)
+    if not isinstance(value, Mapping):
+        return column_keys(name, value)
+    keys = column_keys(name, list(value))
+    levels = [[level_of(level) for level in of] for of in value.values()]
+    return {"mapping": [list(pair) for pair in zip(keys, levels, strict=True)]}
+
+
 def _encode(value: Any) -> Any:
-    """Return a number, a word or some of them as JSON: infinity as a word, and nan as None."""
+    """Return a number or a word as JSON: infinity as a word, and nan as None."""
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {"mapping": [[_encode(key), _encode(list(of))] for key, of in value.items()]}
-    if isinstance(value, (list, tuple)):
-        return [_encode(item) for item in value]
     if isinstance(value, float) and math.isnan(value):
         return None
     if isinstance(value, float) and math.isinf(value):

@@ -28,7 +28,7 @@ from ..shared_support.newton import NewtonOnSupport, SupportState
 from ..shared_support.sketches import CountSketch
 from ..solvers import GradientDescent
 from ..sparse_model import Array, IndexArray, SparseModel
-from .client_sums import HeldOutLosses
+from .client_sums import HeldOutLosses, with_equal_scores
 from .folds import Fold, GroupFold, deal_clients, n_folds_of, n_group_folds
 from .newton_steps import take_newton_steps
 from .session import NEWTON_STEPS, TOTALS, FitClients, FitSettings, Session
@@ -206,7 +206,8 @@ class SparsityPath:
     smallest score, and the C of that score. The standard error is that of the difference of two
     losses on the same rows. What makes all losses large at once, such as a hospital with hard
     cases, is in both of them and cancels. (The standard error of one loss holds it, and chooses too
-    few features where hospitals differ.)
+    few features where hospitals differ.) Scores that differ by rounding alone are equal, and of
+    equal ones the first counts.
 
     Examples
     --------
@@ -254,17 +255,16 @@ class SparsityPath:
     @property
     def _chosen_row(self) -> int:
         """The row of the table that is chosen."""
-        score = self.table["score"]
+        score = with_equal_scores(self.table["score"])
         distance = score - score.min()
-        is_close = distance <= self.table["standard_error"] / 2
-        is_close[np.argmin(score)] = True
+        is_close = (distance <= self.table["standard_error"] / 2) | (distance == 0)
         rows = self._best_rows()
         return int(rows[is_close[rows]][0])
 
     def _best_rows(self) -> IndexArray:
         """Return the row of the best C of each sparsity, by increasing sparsity."""
         sparsities = self.table["sparsity"]
-        order = np.lexsort((self.table["score"], sparsities))
+        order = np.lexsort((with_equal_scores(self.table["score"]), sparsities))
         _, first = np.unique(sparsities[order], return_index=True)
         return np.asarray(order[first])
 

@@ -13,6 +13,7 @@ from scipy.special import ndtri, stdtrit
 from sklearn.base import is_classifier
 
 from .._support.optional import needs
+from .._support.ties import with_exact_ties
 from .._support.validation import check_number
 from ..sparse_model import Array
 from .covariance import MAX_COEFFICIENTS, Covariance
@@ -26,6 +27,8 @@ _FEW_GROUPS_FOR_ERRORS = 30
 _EVENTS_PER_FEATURE = 10
 # The coefficient of an indicator of fewer rows is marked, whatever `min_rows` is.
 _FEW_ROWS = 5
+# The rounding of weights of rows relative to their sum, under masks too.
+_ROUNDING_OF_ROWS = 1e-10
 _WIDTH = 100
 # How the features were selected, and why so, by `method_` of an estimator.
 SELECTED_BY = {
@@ -368,7 +371,8 @@ def _notes_on_classes(model: Any, covariance: Covariance) -> list[str]:
     if covariance.class_rows is None:  # of a file of an earlier version
         return notes
 
-    rarest = int(covariance.class_rows.argmin())
+    rows = covariance.class_rows
+    rarest = int(with_exact_ties(rows, _ROUNDING_OF_ROWS * float(rows.sum())).argmin())
     n_features = len(model.support_)
     events = covariance.class_rows[rarest] / max(n_features, 1)
     if n_features and events < _EVENTS_PER_FEATURE:

@@ -15,7 +15,7 @@ import numpy as np
 
 from .._support.optional import needs
 from .._support.strict_json import read_json
-from .._support.validation import check_integer, check_protocol, check_sequence
+from .._support.validation import check_integer, check_protocol, check_sequence, short_repr
 from .._support.warnings import warn_user
 from ..estimators.client_sums import HeldOutLosses, MeanResiduals, Moments
 from ..estimators.covariance import GradientProducts
@@ -246,14 +246,28 @@ def _read(read: ReadTable, context: Any, names: Sequence[str]) -> tuple[Any, Arr
             raise
         listed = preview(missing, _MOST_NAMES)
         raise PublicError(f"columns missing at the site: {listed}") from error
-    return X, np.asarray(y)
+    return X, _vector_of_targets(X, y)
+
+
+def _vector_of_targets(X: Any, y: Any) -> Array:
+    """Return one target for each row of X; a column becomes a vector with a warning."""
+    with needs("the table of an estimator", "scikit-learn"):
+        from sklearn.utils.validation import check_consistent_length, column_or_1d
+
+    targets = column_or_1d(np.asarray(y), warn=True)
+    check_consistent_length(X, targets)
+    return np.asarray(targets)
 
 
 def _targets(y: Array, classes: Sequence[Any] | None) -> Array:
     """Return targets as the loss uses them: -1 and +1 for two classes, 0, 1, ... for more."""
     if not classes:
-        return y.astype(np.float64)
-    if not np.isin(y, classes).all():
+        numbers = y.astype(np.float64)
+        if not np.isfinite(numbers).all():
+            raise ValueError("a target is missing, or not finite; expected a number in every row")
+        return numbers
+    # Not by `numpy.isin`, for which the number 1 is the text "1".
+    if not set(y.tolist()) <= set(classes):
         raise ValueError(f"a target is none of the classes {classes}")
     codes = np.searchsorted(classes, y)
     return np.where(codes, 1.0, -1.0) if len(classes) == 2 else codes
@@ -334,7 +348,10 @@ def fit_over(
     with needs("fit_over", "scikit-learn", "narwhals"):
         from sklearn.base import clone
 
-    names = [str(name) for name in check_sequence("features", features, "names of columns")]
+    expected = "different names of columns, in their order"
+    names = list(map(str, check_sequence("features", features, expected, ordered=True)))
+    if len(set(names)) < len(names):
+        raise ValueError(f"features is {short_repr(names)}; expected {expected}")
     labels = _check_classes(estimator, classes)
     sites = _sites_of(estimator, grid, n_clients, names, labels, sparse, report, options)
     return clone(estimator).fit_sites(sites, sites.names, names, labels, sites.report_round)
@@ -514,15 +531,17 @@ def _check_classes(estimator: Any, classes: Sequence[Any] | None) -> list[Any] |
     with needs("fit_over", "scikit-learn", "narwhals"):
         from sklearn.base import is_classifier
 
-    is_fitting = is_classifier(estimator) == (classes is not None)
-    if not is_fitting or (classes is not None and len(set(classes)) < 2):
+    expected = "at least two labels for a classifier, and None for a regressor"
+    given = None if classes is None else check_sequence("classes", classes, expected)
+    is_fitting = is_classifier(estimator) == (given is not None)
+    if not is_fitting or (given is not None and len(set(given)) < 2):
         raise ValueError(
-            f"classes is {classes!r}, and the estimator {type(estimator).__name__}; "
-            "expected at least two labels for a classifier, and None for a regressor"
+            f"classes is {short_repr(classes)}, and the estimator {type(estimator).__name__}; "
+            f"expected {expected}"
         )
-    if classes is None:
+    if given is None:
         return None
-    labels: list[Any] = np.unique(np.asarray(classes)).tolist()
+    labels: list[Any] = np.unique(np.asarray(given)).tolist()
     return labels
 
 

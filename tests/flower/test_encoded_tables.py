@@ -309,3 +309,41 @@ def test_levels_that_are_no_lists_of_texts_are_refused(levels):
         fitting._levels_in({"levels": levels}, plan)
     with pytest.raises(ValueError, match="nothing of the levels"):
         fitting._levels_in({}, plan)
+
+
+def test_two_columns_of_one_name_are_refused_before_the_fit():
+    """After the levels are agreed on; no coefficient is sent."""
+    X = TABLE.rename(columns={"noise": "sex=m"})
+    grid = grid_of(X, SCORE)
+    with pytest.raises(ValueError, match="two columns called 'sex=m', the level 'm' of the cat"):
+        fit_over(REGRESSOR(2, **ENCODED), grid, 3, list(X), report=lambda line: None)
+    methods = {sent.question.get("method", "") for sent in grid.sent}
+    assert not any("NewtonOnSupport" in method or "FedGradMP" in method for method in methods)
+
+
+def test_value_is_one_level_however_a_site_stores_it():
+    """Doses and truths of three types, and a text with other white space: bits of one process."""
+    rng = np.random.default_rng(0)
+    dose = rng.choice([0.1, 0.2, 0.7], 240)
+    smokes = rng.random(240) < 0.4
+    ward = np.array(["A  1", "B"])[rng.integers(2, size=240)]
+    X = pd.DataFrame({"dose": dose, "smokes": smokes, "ward": ward, "age": rng.random(240)})
+    y = dose + smokes + rng.standard_normal(240)
+    stored = [
+        X.assign(dose=dose.astype(np.float32), smokes=smokes.astype(int)),
+        X.assign(dose=dose.astype(str), smokes=pd.array(smokes, "boolean")),
+        X.assign(dose=dose.astype(np.float16), smokes=smokes.astype(str)),
+    ]
+
+    def read(context, columns):
+        index = context.node_config["partition-id"]
+        is_own = index == GROUPS
+        return stored[index][is_own][list(columns)], y[is_own]
+
+    grid = InProcessGrid([table_app(read) for _ in range(3)])
+    estimator = REGRESSOR("all", categories=["dose", "smokes", "ward"])
+    over_flower = fit_over(estimator, grid, 3, list(X), report=lambda line: None)
+    in_process = estimator.fit(X, y, GROUPS)
+    assert over_flower.encoding_ == in_process.encoding_
+    assert "smokes=1" in in_process.encoding_.column_names()
+    np.testing.assert_array_equal(over_flower.coef_, in_process.coef_)

@@ -5,10 +5,13 @@ import sys
 import warnings
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from in_process_grid import InProcessGrid, grid_of_tables
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.exceptions import DataConversionWarning
 
 import fgmp
 from fgmp.estimators.client_sums import ClientSums, Moments
@@ -259,6 +262,9 @@ REFUSED = {
         [0, 1],
         "features has 29 names; the sites have 30 columns",
     ),
+    "a name twice": (CLASSIFIER, ["x0", "x1", "x0"], [0, 1], "features is .*; expected different"),
+    "names in no order": (CLASSIFIER, {"x0", "x1"}, [0, 1], "features is .*, in their order"),
+    "classes in a text": (CLASSIFIER, 30, "01", "classes is '01'"),
     "weights of classes": (
         fgmp.FedGradMPClassifier(3, class_weight="balanced"),
         30,
@@ -271,11 +277,38 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_argument_of_a_fit_that_does_not_fit_is_named(name):
     """With what came and what was expected."""
-    estimator, n_names, classes, words = REFUSED[name]
+    estimator, features, classes, words = REFUSED[name]
     X, y = CANCER
     grid = grid_of_tables(X, y, np.arange(len(y)) % 3)
+    if isinstance(features, int):
+        features = names_of(features)
     with pytest.raises(ValueError, match=words):
-        fit_over(estimator, grid, 3, names_of(n_names), classes=classes)
+        fit_over(estimator, grid, 3, features, classes=classes)
+
+
+SEVERAL = {
+    "tuple": tuple,
+    "array": np.array,
+    "index": pd.Index,
+    "pandas": pd.Series,
+    "polars": pl.Series,
+    "dict": lambda values: dict.fromkeys(values).keys(),
+}
+
+
+@pytest.mark.parametrize("kind", SEVERAL)
+def test_features_and_classes_are_those_of_a_list_whatever_holds_them(kind):
+    """Of pandas, polars and NumPy; the names of the columns are plain text."""
+    X, y = CANCER
+    groups = np.arange(len(y)) % 3
+    grid = grid_of_tables(X, y, groups)
+    several = SEVERAL[kind]
+    options = {"classes": several([1, 0]), "report": lambda line: None}
+    model = fit_over(fgmp.FedGradMPClassifier("all"), grid, 3, several(names_of(30)), **options)
+    assert model.feature_names_in_.tolist() == names_of(30)
+    assert {type(name) for name in model.feature_names_in_} == {str}
+    assert model.classes_.tolist() == [0, 1]
+    assert model.summary().columns["feature"].tolist()[1:] == names_of(30)
 
 
 @pytest.mark.parametrize("fault", ["other classes", "few rows"])
@@ -289,6 +322,43 @@ def test_client_whose_table_does_not_fit_is_turned_away(fault):
     grid = grid_of_tables(X, y, groups)
     with pytest.raises(TimeoutError), pytest.warns(fgmp.AdviceWarning, match="turned away"):
         fit_over(CLASSIFIER, grid, 3, names_of(30), classes=classes, wait_for=0.1)
+
+
+def test_targets_in_a_column_have_the_bits_of_a_vector():
+    """With the warning of scikit-learn in the log of the client."""
+    X, y = CANCER
+    groups = np.arange(len(y)) % 3
+    options = {"classes": [0, 1], "report": lambda line: None}
+    expected = fit_over(CLASSIFIER, grid_of_tables(X, y, groups), 3, names_of(30), **options)
+    grid = grid_of_tables(X, y[:, None], groups)
+    with pytest.warns(DataConversionWarning, match="A column-vector y was passed"):
+        found = fit_over(CLASSIFIER, grid, 3, names_of(30), **options)
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+
+
+WRONG_TARGETS = {
+    "text for numbers": (CLASSIFIER, [0, 1], lambda y: y.astype(str)),
+    "numbers for text": (CLASSIFIER, ["0", "1"], lambda y: y),
+    "too few": (CLASSIFIER, [0, 1], lambda y: y[:-1]),
+    "two columns": (CLASSIFIER, [0, 1], lambda y: np.column_stack([y, y])),
+    "missing": (fgmp.FedGradMPRegressor(2), None, lambda y: np.where(y == y[0], np.nan, y)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_TARGETS)
+def test_client_whose_targets_do_not_fit_is_turned_away(name):
+    """Before it sends anything."""
+    estimator, classes, spoil = WRONG_TARGETS[name]
+    X, y = CANCER
+    groups = np.arange(len(y)) % 3
+
+    def read(context, columns):
+        is_own = groups == context.node_config["partition-id"]
+        return X[is_own], spoil(y[is_own])
+
+    grid = InProcessGrid([table_app(read) for _ in range(3)])
+    with pytest.raises(TimeoutError), pytest.warns(fgmp.AdviceWarning, match="turned away"):
+        fit_over(estimator, grid, 3, names_of(30), classes=classes, wait_for=0.1)
 
 
 NUMBERS = np.random.default_rng(3).integers(0, 100, (90, 6))

@@ -78,6 +78,17 @@ def test_progress_says_what_the_clients_are_asked_for():
     assert lines == ["performance of the model at each site"]
 
 
+def test_site_without_an_own_intercept_is_warned_of():
+    """Of a model that was fitted to groups of other names."""
+    X, y = DIABETES
+    groups = np.arange(len(y)) % 3
+    model = fgmp.FedGradMPRegressor(2, fit_intercept="per_group").fit(X, y, groups)
+    model.feature_names_in_ = np.array([f"x{j}" for j in range(10)], object)
+    words = "groups .'client 0', 'client 1', 'client 2'. have no intercept of their own"
+    with pytest.warns(fgmp.AdviceWarning, match=words):
+        performance_over(model, grid_of_tables(X, y, groups), 3, report=lambda line: None)
+
+
 def test_under_masks_measures_of_clients_are_refused():
     """Before a client is asked for them."""
     X, y = CANCER
