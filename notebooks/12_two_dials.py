@@ -519,7 +519,7 @@ claim("fig10-residual-formula",
 # it, and three times as large a cohort 0.593, which is smaller on every seed. More local iterations make the errors of
 # the clients less alike, and a larger cohort averages more of them. So, contrary to the paper, the last error falls as
 # the cohort grows. Rounds are saved as well, but few: 0.176 for each doubling of $K$, while the work of a client grows
-# with $K$; and for each doubling of $L$ 0.372 in dimension 1000, while in dimension 50, which the paper prints, the
+# with $K$; and for each doubling of $L$ 0.372 in the larger dimension, while in the smaller, which the paper prints, the
 # noiseless runs do not decide.
 #
 # ## Predict, then change
