@@ -27,7 +27,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 BOOK := $(CURDIR)/.venv/bin/python -m book
 FLOWER_NOTEBOOKS := $(wildcard notebooks/*_flower.ipynb)
 # What takes longest begins first, so that two workers end together: the list in book/running.py.
-LONGEST := $(foreach number,03 01 14 02 12 13 11 17 09 04 15 07 00 10 06 18 16 08,$(wildcard notebooks/$(number)_*.ipynb))
+LONGEST := $(foreach number,03 01 14 02 12 13 11 17 09 04 15 07 19 10 06 18 16 08 00,$(wildcard notebooks/$(number)_*.ipynb))
 IN_ORDER := $(LONGEST) $(filter-out $(LONGEST),$(wildcard notebooks/[0-9][0-9]_*.ipynb))
 NOTEBOOKS := $(filter-out $(FLOWER_NOTEBOOKS),$(IN_ORDER))
 LONGEST_OF_FLOWER := tests/flower/test_hospitals.py tests/flower/test_fitting.py

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 # The parts of the book, in the order in which it is read, and the numbers of their notebooks.
 PARTS = {
-    "See it": range(4),
+    "See it": (0, 19, 1, 2, 3),
     "Why it works": range(4, 9),
     "Real data and dials": range(9, 14),
     "Ours": range(14, 15),

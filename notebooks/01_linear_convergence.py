@@ -22,7 +22,7 @@
 # - the error curves of Figure 1 of the paper, without noise and with noise, against the line of their first round;
 # - what the clients see in their first iterations, and why that makes the first round the slowest;
 # - how far above the best possible error the noisy runs end, and what keeps them there;
-# - one line that cures it.
+# - one line that removes it.
 #
 # **Where it stands in the paper.** Theorem 1 (Section III) and Figure 1 (Section V-A). If the algorithm is new to you,
 # read [00_start_here](00_start_here.ipynb) first. Symbols are in [one table](../docs/symbols.md).
@@ -289,8 +289,8 @@ for name, started in starts.items():
 # %% [markdown]
 # ## Why clients that differ are slow
 #
-# [00_start_here](00_start_here.ipynb) drew it for one client. The negative gradient is what is missing, seen through
-# $A^\top A/m$, and a large mean floods that matrix: the client sees "more of everything" or "less of everything", until
+# [19](19_how_few_rows.ipynb) draws it for one client. The negative gradient is what is missing, seen through
+# $A^\top A/m$, and a large mean drowns that view: the client sees "more of everything" or "less of everything", until
 # the sum of its model is right. With $A = \mu_i\,1 1^\top + \sigma_i G$, where the entries of $G$ have mean zero and
 # variance 1,
 #
@@ -412,7 +412,7 @@ claim("fig1-residual",
 
 
 # %% [markdown]
-# ## One line that cures it
+# ## One line that removes it
 #
 # The flood comes from the means of a client's columns, and the client knows them. If it subtracts from every column its
 # mean, and from its observations theirs, the model fits as before,
@@ -450,8 +450,8 @@ alt(see_through(sights, taken=10, words="feature, some of them"), """What the bl
 
 
 # %% [markdown]
-# *The blindest client at the largest $\alpha$, drawn as in [00_start_here](00_start_here.ipynb): the features of the
-# signal and thirty others.*
+# *The blindest client at the largest $\alpha$, drawn as in [19_how_few_rows](19_how_few_rows.ipynb): the features of
+# the signal and thirty others.*
 #
 # How many rounds does that save, with one local iteration? And where do the noisy runs end, with the largest $K$?
 

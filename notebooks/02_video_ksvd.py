@@ -365,8 +365,8 @@ claim("fig2-satisfactory",
 #
 #    No. It misses 0.0506 of its norm, in place of 0.0501, at 1.07 times a floor that is a little
 #    lower (of greedy selection, for ten of fifty atoms are too many supports to try). Thirty rows are
-#    now exactly $3\tau$, where [00_start_here](00_start_here.ipynb) had its cliff, but nothing falls off it here. Why
-#    not, we have not measured.
+#    now exactly $3\tau$, where the clients of [19_how_few_rows](19_how_few_rows.ipynb) fail, but nothing fails here.
+#    Why not, we have not measured.
 #
 #    ```text
 #    the greedily chosen 10 atoms miss 4.71 % of the frame

@@ -232,7 +232,7 @@ alt(fig, """A lower bound of the condition number of clients against the squared
 # %% [markdown]
 # *Five of the thirty clients, for each seed.* All are far above 2, so that no client meets the condition, and those
 # with a large mean are the worst: their columns are nearly the same vector, so that the difference of two features
-# hardly changes the misfit. It is the flood of [00_start_here](00_start_here.ipynb), as a number. Runs of FedGradMP
+# hardly changes the misfit. It is the common mean of [19](19_how_few_rows.ipynb), quantified. Runs of FedGradMP
 # on these data are exact nevertheless ([01_linear_convergence](01_linear_convergence.ipynb)): the condition of the
 # theorem is sufficient, and far from necessary.
 

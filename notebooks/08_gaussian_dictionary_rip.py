@@ -155,7 +155,7 @@ alt(see_through(sights, taken=6, words="feature, or atom"), """Twins show every 
 
 
 # %% [markdown]
-# *Drawn as in [00_start_here](00_start_here.ipynb); twins are 20 features apart.*
+# *Drawn as in [19_how_few_rows](19_how_few_rows.ipynb); twins are 20 features apart.*
 #
 # In the standard basis twins show every missing feature twice, and nothing tells which one is meant. The columns of
 # $A\Psi$ are mixtures of all features, hardly correlated, and the gradient is nearly what is missing. But for the
@@ -331,7 +331,7 @@ claim("rip-fedgradmp", f"clients with twins: exact in {rounds} rounds in a dicti
 
 # %% [markdown]
 # (With 30 rows the stable rank is at most 30, where the deviation measured above is no longer small: the RIP does not
-# explain this run. As in [00_start_here](00_start_here.ipynb) it is enough that a gradient holds more of what is
+# explain this run. As in [19_how_few_rows](19_how_few_rows.ipynb) it is enough that a gradient holds more of what is
 # missing than chance, and that the clients' mistakes scatter.)
 #
 # Two remarks of the paper belong here. **The dictionary is not a sketch:** it changes the space of the models and does
@@ -376,7 +376,7 @@ claim("rip-fedgradmp", f"clients with twins: exact in {rounds} rounds in a dicti
 #    <details><summary>What comes out</summary>
 #
 #    No. It stays above the top, at 2.16 in the median, and is worse than the blue one: with $3\tau = 30$ rows an exact
-#    solution fits the merged atoms to anything, and that is the cliff of [00_start_here](00_start_here.ipynb) again.
+#    solution fits the merged atoms whatever the truth is, as in [19_how_few_rows](19_how_few_rows.ipynb).
 #
 #    ```text
 #    [does not hold] rip-fedgradmp: 2.16 relative error (above 0.1 in the standard basis) (1.06 to 13.6, 10 seeds)

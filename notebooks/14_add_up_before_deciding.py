@@ -80,7 +80,7 @@ recovered = 1e-6  # relative error that counts as exact recovery
 # %% [markdown]
 # ## What one client sees, and what the sum sees
 #
-# The idea of [00_start_here](00_start_here.ipynb): minus the gradient of a client is what is missing, seen through
+# The idea of [19_how_few_rows](19_how_few_rows.ipynb): minus the gradient of a client is what is missing, seen through
 # $A^\top A/m$. With few rows that matrix is far from the identity. Every entry of the gradient carries noise of the
 # size $\|x^\#-x\|/\sqrt m$: for $m=5$ rows that is 0.45 of all that is missing, and ten entries that share it have 0.32
 # each. So a single client sees noise. In the sum of 50 clients there are 250 rows, and the same noise is 0.06. Here

@@ -96,3 +96,16 @@ def test_widget_without_a_kernel_is_not_committed():
     output = new_output("display_data", {view: {"model_id": "1"}, "text/html": "<p>"})
     notebook = pairs.normalise(new_notebook(cells=[new_code_cell("1", outputs=[output])]))
     assert notebook.cells[0].outputs[0].data == {"text/html": "<p>"}
+
+
+def test_play_draws_the_votes_above_the_error_and_nothing_overlaps(monkeypatch):
+    """Three panels of votes, and the error below them."""
+    monkeypatch.setattr(plt, "show", lambda: None)
+    voting.play(rows=20, clients=3, rounds=2)
+    figure = plt.gcf()
+    figure.draw_without_rendering()
+    *above, below = [ax.get_position() for ax in figure.axes]
+    assert len(above) == voting.SHOWN
+    assert all(one.y0 > below.y1 for one in above)
+    assert not any(one.overlaps(other) for one, other in zip(above, above[1:], strict=False))
+    plt.close(figure)

@@ -102,11 +102,10 @@ def play(rows=20, alpha=1.0, clients=30, solver="exact", rounds=10):
     fed, method = problem(rows, alpha, clients, solver)
     errors = fgmp.simulate(method, fed, rounds=rounds, rng=0).history["relative_error"]
     votes, _ = count_votes(method, fed)
-    figure, axes = panels(3, 2, width=2.5, height=1.9)
-    draw_votes(axes[0], votes, np.flatnonzero(fed.truth))
-    for ax in axes[1]:
-        ax.remove()
-    below = figure.add_subplot(2, 1, 2)
+    rounds_above = [f"round {number}" for number in range(1, SHOWN + 1)]
+    figure, axes = plt.subplot_mosaic([rounds_above, ["below"] * SHOWN], figsize=(7.5, 4))
+    draw_votes([axes[name] for name in rounds_above], votes, np.flatnonzero(fed.truth))
+    below = axes["below"]
     below.plot(np.maximum(errors, 1e-16), "o-", color=VERMILLION)
     below.set(yscale="log", ylim=(1e-17, 10), xlabel="round", ylabel="relative error")
     alt(figure, f"Votes in three rounds, and an error that ends at {errors[-1]:.2g}")
