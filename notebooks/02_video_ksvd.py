@@ -15,7 +15,8 @@
 #
 # ![The frame, and the frame that FedGradMP recovers from thirty measurements a client](pictures/02_video_ksvd.png)
 #
-# Fifty clients with thirty measurements each recover a frame of 76,800 pixels to within 1.03 times the error of the best
+# Fifty clients with thirty measurements each recover a frame of 76,800 pixels to within 1.03 times the error of the
+# best
 # five atoms, which were learnt from earlier frames. Nearly all that is missing is what no five atoms can show. The clip
 # is easy: the nearest training frame alone is nearly as close (5.42 % off, where the recovered one is 5.01 % off).
 #

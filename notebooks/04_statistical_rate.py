@@ -268,7 +268,8 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 #
 # Nearly: as clients are added the error falls at a slope of -0.459 in their number, and the interval of that slope only
 # just holds one over the square root; beside one place that has all rows the error rises slowly. With more rows at each
-# client it falls faster, at -0.640, because small clients are farther above the floor of one place that has all rows. The
+# client it falls faster, at -0.640, because small clients are farther above the floor of one place that has all rows.
+# The
 # reason is one picture: independent errors cancel in a mean. Theorem 1 adds up the errors of the clients one by one, so
 # what it leaves over does not fall with their number; the step from one to the other needs a constant $\beta$, and
 # $\beta$ grows with slope 0.62.

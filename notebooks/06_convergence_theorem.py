@@ -282,9 +282,11 @@ alt(fig, """Left, the factor of pruning (h, h) has its largest value, 2.618, at 
 # \text{residual} = \frac{4}{1-\kappa} \sum_i p_i\, \nu(i)\, \frac{1-\mu(i)^K}{1-\mu(i)},$$
 #
 # if $\kappa < 1$. **This residual is the one that the proof arrives at, and not the printed one.** Line 629 has
-# $\frac{4\nu}{1-\kappa}\sum_i p_i \frac{1-\mu(i)^K}{1-\mu(i)}$, with one $\nu$ for all clients in front of the sum. Both
+# $\frac{4\nu}{1-\kappa}\sum_i p_i \frac{1-\mu(i)^K}{1-\mu(i)}$, with one $\nu$ for all clients in front of the sum.
+# Both
 # can be proved (entry 7 of [ERRATA.md](../ERRATA.md)), and the figure draws the smaller of the two, with $\nu = \sum_i
-# p_i\,\nu(i)$ in the printed one. Condition numbers as small as that need nearly orthonormal columns. So that is what the clients here
+# p_i\,\nu(i)$ in the printed one. Condition numbers as small as that need nearly orthonormal columns. So that is what
+# the clients here
 # have (`make_conditioned_regression`): orthonormal columns, stretched by factors between 1 and $\sqrt c$ along random
 # directions. Full batches make a run deterministic, and the expectation is the run itself.
 #

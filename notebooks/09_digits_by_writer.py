@@ -18,7 +18,8 @@
 # With one rate for all methods FedGradMP is nowhere ahead of FedAvg: level with 400 of 784 pixels a digit, behind with
 # fewer (above). If it has the rate that suits it, up to 1, and the rivals have one of those that the paper prints
 # elsewhere, 0.01 at most, it is ahead of all four in the hundredth round with 400 pixels, and in the thousandth where
-# their rates are small (below). That is with ink = 1; with paper = 1, as Federated EMNIST is published, it is level with
+# their rates are small (below). That is with ink = 1; with paper = 1, as Federated EMNIST is published, it is level
+# with
 # rivals at 0.01 even early. If all choose their rates, it is level at best (last column).
 #
 # **What you will see**
@@ -586,7 +587,8 @@ for row, tau in enumerate(sparsity):
 # With one learning rate for all methods FedGradMP is ahead of FedAvg in no cell of the map, neither early nor late:
 # with all pixels it is FedAvg, with half of them a digit it is level, with fewer behind. With a rate of its own and 400
 # pixels it is ahead of the best of four rivals at 0.01, the largest rate that the paper prints, by 0.0151 in the
-# hundredth round, but only with ink as one; in the last it is level there, and ahead where the rivals' rates are small. Where all choose their
+# hundredth round, but only with ink as one; in the last it is level there, and ahead where the rivals' rates are
+# small. Where all choose their
 # rates nobody is ahead. Against FedIterHT, the only rival with a fixed sparsity, it is ahead in every cell with a rate
 # of its own; at the same rate the sign depends on the cell.
 #

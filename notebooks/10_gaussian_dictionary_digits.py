@@ -348,7 +348,8 @@ print(f"{main['dataset']}: the runs of the figures took {seconds / 60:.0f} minut
 # ## Figure 7 with one rate for both
 #
 # The settings of both arms are the same but for the dictionary (line 1312). We read this as one rate for both; the
-# paper prints neither the rate nor $\tau$ nor the coding of a pixel. **The scale of the atoms belongs to this reading**:
+# paper prints neither the rate nor $\tau$ nor the coding of a pixel. **The scale of the atoms belongs to this
+# reading**:
 # here their entries have variance $1/n$, for $n$ pixels, and with variance 1, as in line 1057, a common rate would make
 # the steps of the dictionary $n$ times as long (784 times at 28 x 28 pixels), and those of pixels not. A cell is the
 # accuracy on unseen writers in the dictionary, minus that in pixels, red where the dictionary is ahead.
@@ -560,7 +561,8 @@ drawn = images(models, [str(digit) for digit in range(classes)] * 2, **scale)
 # - **Length of the atoms.** Entries of variance $1/n$ for $n$ pixels, where the theorem behind the dictionary (line
 #   1057) has variance 1. If all atoms are $s$ times as long, a step of $\alpha$ moves $x = \Psi\alpha$ as a rate $s^2$
 #   times as large does, and nothing else changes. So with variance 1, a common rate makes the steps of the dictionary
-#   784 times as long, and those of pixels not: another protocol. At the rate $\eta$ it compares our dictionary at the rate
+#   784 times as long, and those of pixels not: another protocol. At the rate $\eta$ it compares our dictionary at the
+#   rate
 #   $784\,\eta$ with pixels at $\eta$.
 # - **Selection of atoms.** Inner products with normalised atoms ("thresholding") instead of orthogonal matching
 #   pursuit, which is far slower with ten classes.
@@ -570,7 +572,8 @@ drawn = images(models, [str(digit) for digit in range(classes)] * 2, **scale)
 #
 # ## The answer
 #
-# With one rate for both, which is our reading, and atoms of variance $1/n$, the dictionary is ahead on real writers with
+# With one rate for both, which is our reading, and atoms of variance $1/n$, the dictionary is ahead on real writers
+# with
 # 20 atoms and ink as one, at each rate and on each seed: by 0.0481 at the rate 0.01. With more atoms it is level or
 # behind, and with paper as one the rate decides. Where each has its own best rate, a lead of 0.015 is left. The
 # condition number is infinite in pixels and finite in the dictionary, but as large as 169, and beyond the rank of a

@@ -201,7 +201,8 @@ for K in sorted({min(map_local_iterations), max(map_local_iterations)} - {local_
 
 # %% [markdown]
 # The next claims count, for each $K$ and each seed, how many of the rates from $4 \cdot 10^{-3}$ up diverge. The first
-# is about the loss that the paper prints. The second, about the sum, is one of two readings that come near the text; the
+# is about the loss that the paper prints. The second, about the sum, is one of two readings that come near the text;
+# the
 # other, FedHT with the loss as printed, is in the last figure.
 
 # %%
@@ -462,7 +463,8 @@ _ = fig.colorbar(picture, label="relative error", extend="both")
 # No cell of the map is a working one: the best error is still near that of the zero model, and the two best cells stand
 # next to grey ones. So it is not a narrow range in which FedIterHT works that one sees here, but none after these
 # rounds. What is narrow is the room between rates that hardly move and rates that diverge, and where it lies depends on
-# $K$. The border that the text gives, between $2 \cdot 10^{-3}$ and $4 \cdot 10^{-3}$, is where the summed loss with $K = 2$ puts
+# $K$. The border that the text gives, between $2 \cdot 10^{-3}$ and $4 \cdot 10^{-3}$, is where the summed loss with
+# $K = 2$ puts
 # it, one run excepted. With the averaged loss, $4 \cdot 10^{-3}$ and $10^{-2}$ are stable at every $K$.
 #
 # Three grey cells lie to the left of the line. The line is a median, and the seeds that diverge there have a lower

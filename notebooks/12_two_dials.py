@@ -469,7 +469,8 @@ claim("fig10-residual-support",
 #
 # Nothing is assumed but the equal lengths. (If lengths differ, the same holds with their mean square for $v$ and the
 # cosines weighted by the lengths.) With $c = 0$ the mean is $\sqrt L$ times shorter than one error; with many clients
-# it is $\sqrt c$ times one of them, which no further client removes. So a cohort lowers the error through $L$, and local
+# it is $\sqrt c$ times one of them, which no further client removes. So a cohort lowers the error through $L$, and
+# local
 # iterations lower it through $c$, while $v$ stays. The formula takes $v$ and $c$ from one round more; the last errors
 # were measured in the rounds before, after the server's pruning, and for the cohorts in runs of their own:
 
@@ -519,7 +520,8 @@ claim("fig10-residual-formula",
 # it, and three times as large a cohort 0.593, which is smaller on every seed. More local iterations make the errors of
 # the clients less alike, and a larger cohort averages more of them. So, contrary to the paper, the last error falls as
 # the cohort grows. Rounds are saved as well, but few: 0.176 for each doubling of $K$, while the work of a client grows
-# with $K$; and for each doubling of $L$ 0.372 in the larger dimension, while in the smaller, which the paper prints, the
+# with $K$; and for each doubling of $L$ 0.372 in the larger dimension, while in the smaller, which the paper prints,
+# the
 # noiseless runs do not decide.
 #
 # ## Predict, then change

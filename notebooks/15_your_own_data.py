@@ -437,7 +437,8 @@ claim("own-masks", f"heart disease, four hospitals, {masked} features: largest d
 # Three lines give a logistic model of 10 of 13 features from a table with gaps and categories, with standard errors and
 # with AUC and calibration for each hospital. Hospitals that had no part in the fit are predicted with a mean AUC of
 # 0.807 by a dense ridge on all features, which is that of pooled rows, so that to it rows that stay cost nothing.
-# FedGradMP's sparse model costs a little: 0.789 with the number chosen by the hospitals. Ranks carry over to two of four new hospitals well, levels to
+# FedGradMP's sparse model costs a little: 0.789 with the number chosen by the hospitals. Ranks carry over to two of
+# four new hospitals well, levels to
 # one, and 40 patients of its own set a level that is far off anew. What one gains is that rows stay, not bytes.
 #
 # ## Predict, then change

@@ -1523,7 +1523,8 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         count as one. The levels are the union of those that occur in any group. Over Flower the set
         of its levels leaves a client for that, in the open; a mapping from columns to levels names
         them beforehand, so that nothing does, and `secure` asks for one. With
-        ``missing="indicator"`` a category that is missing is a level more. Levels that fewer than `min_rows` rows of a group have count as
+        ``missing="indicator"`` a category that is missing is a level more. Levels that fewer than
+        `min_rows` rows of a group have count as
         the level ``other`` there, if there are several and these are no fewer together, and else as
         its most frequent one: neither their names nor their numbers leave it.
     loss : {"squared", "poisson"}
