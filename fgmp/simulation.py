@@ -83,7 +83,7 @@ class LocalClients(Transport):
         self._record = BackendRecord()
 
     def __repr__(self) -> str:
-        return f"LocalClients({self.federation!r})"
+        return repr(self.federation)
 
     @property
     def clients(self) -> tuple[Client, ...]:
