@@ -59,7 +59,8 @@ class DenseModels(StackedUpdates):
 
     Parameters
     ----------
-    values : ndarray of float, shape (n_models, *shape of a model)
+    values : ndarray of float, shape (n_models, ...)
+        Behind the first axis it has the shape of a model.
     """
 
     values: Array
