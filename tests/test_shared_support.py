@@ -16,7 +16,7 @@ from fgmp import Overall
 from fgmp._support.ties import with_exact_ties
 from fgmp.dictionaries import StandardBasis
 from fgmp.method import Streams
-from fgmp.shared_support.elimination import eliminated
+from fgmp.shared_support.elimination import _with_ties, eliminated
 from fgmp.shared_support.newton import LocalSteps, SupportState
 from fgmp.shared_support.sketches import SketchContext, hash_matrix
 from fgmp.sparse_model import SparseModel
@@ -571,3 +571,10 @@ def test_copy_of_a_method_with_another_radius_has_another_ball():
     ]
     assert np.linalg.norm(small) <= 1e-3 * (1 + 1e-12)
     assert np.linalg.norm(large) > 0.1
+
+
+def test_costs_without_a_root_are_no_ties():
+    """Noise may give a Hessian negative eigenvalues; all costs equal would drop the last atoms."""
+    costs = np.array([np.nan, 2.0, 1.0])
+    found = _with_ties(costs, -np.eye(3), np.finfo(float).eps)
+    np.testing.assert_array_equal(found, costs)

@@ -166,7 +166,8 @@ def _with_ties(costs: Array, inverse: Array, rounding: float) -> Array:
     rounding : float
         Of the entries of H.
     """
-    if not costs.size:  # noise may leave no atom
+    # Noise may leave no atom, or a Hessian in which some cost has no root: nothing to compare.
+    if not costs.size or not np.isfinite(costs).all():
         return costs
     of_one = np.minimum(_ROUNDINGS * rounding * inverse.diagonal(), 1.0) * costs
     return with_exact_ties(costs, of_one + rounding**_POWER_OF_TIES * float(costs.max()))
