@@ -122,7 +122,7 @@ def _set_labels(model: Any, lists: Lists) -> None:
             f"lists.classes_ is {short_repr(lists.classes_)}; expected the labels in increasing "
             "order, which the coefficients have"
         )
-    in_both = set(lists.missing_ or []) & set(lists.groups_)
+    in_both = set(lists.missing_) & set(lists.groups_)
     if in_both:
         raise ValueError(
             f"lists.missing_ and lists.groups_ both have {short_repr(sorted(in_both))}; expected "

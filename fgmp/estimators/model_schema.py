@@ -109,7 +109,7 @@ class Lists(Part):
     """Fitted attributes that are lists of labels or names."""
 
     groups_: Annotated[list[Label], Field(min_length=1)]
-    missing_: list[Label] | None = None
+    missing_: list[Label] = []
     classes_: Annotated[list[Label], Field(min_length=2)] | None = None
     feature_names_in_: list[str] | None = None
 
