@@ -178,7 +178,8 @@ def rare_classes_of_groups(
 def _filled_numbers(column: Array, name: str, min_rows: int, cells: list[str]) -> Array:
     """Return a column of numbers whose gaps, and whose other values, are no small cell."""
     is_missing = np.isnan(column)
-    n_missing, n_known = int(is_missing.sum()), int((~is_missing).sum())
+    n_missing = int(is_missing.sum())
+    n_known = int((~is_missing).sum())
     if not n_missing or not n_known:
         return column
     if is_small(np.array(n_known), min_rows):
