@@ -17,6 +17,7 @@ from cases import (
     linear_score_table,
     regression_table,
 )
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -73,6 +74,46 @@ def test_intercept_is_the_mean_of_those_of_the_groups():
     intercepts = [model.intercepts_[group] for group in range(6)]
     expected = np.average(intercepts, weights=np.bincount(groups))
     assert model.intercept_ == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("weight", [2, 2.0, 0.25, np.float32(3), np.array(2.0), np.int8(1)])
+@pytest.mark.parametrize("make", [fgmp.FedGradMPRegressor, fgmp.FedGradMPClassifier])
+def test_number_as_sample_weight_is_that_of_all_rows(make, weight):
+    """In fit, score and intercept_of, for a sparse table, too; as scikit-learn takes it."""
+    X, y, groups = TABLES[make]()
+    full = np.full(len(y), float(weight))
+    expected = make(3).fit(X, y, groups, sample_weight=full)
+    for table in (X, sparse.csr_array(X)):
+        model = make(3, standardize=True).fit(table, y, groups, sample_weight=weight)
+        np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-6)
+    model = make(3).fit(X, y, groups, sample_weight=weight)
+    np.testing.assert_array_equal(model.coef_, expected.coef_)
+    assert model.score(X, y, sample_weight=weight) == model.score(X, y, sample_weight=full)
+    found = model.intercept_of(X, y, sample_weight=weight)
+    np.testing.assert_array_equal(found, model.intercept_of(X, y, sample_weight=full))
+
+
+WRONG_WEIGHTS = {
+    "negative": (-1.0, "sample_weight is -1.0; expected a finite number above 0"),
+    "nan": (np.nan, "sample_weight is nan; expected a finite number above 0"),
+    "infinite": (np.inf, "sample_weight is inf; expected a finite number above 0"),
+    "truth": (True, "sample_weight is True; expected a finite number above 0"),
+    "zero": (0, "sample_weight is 0; expected a finite number above 0"),
+    "text": ("heavy", "sample_weight holds text that is no number"),
+    "complex": (1j, "Complex data not supported: sample_weight has dtype"),
+    "too few": ([1.0, 2.0], r"sample_weight.shape == \(2,\), expected \(\d+,\)"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_WEIGHTS)
+@pytest.mark.parametrize("how", ["fit", "intercept_of"])
+def test_sample_weight_that_is_none_is_refused_by_name(how, name):
+    """In the words of all arguments, or of scikit-learn."""
+    weight, words = WRONG_WEIGHTS[name]
+    X, y, groups = regression_table()
+    model = fgmp.FedGradMPRegressor(3).fit(X, y, groups)
+    with pytest.raises(ValueError, match=words):
+        getattr(model, how)(X, y, sample_weight=weight)
 
 
 def test_class_of_weight_zero_is_no_class():

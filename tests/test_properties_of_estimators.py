@@ -2,6 +2,7 @@
 
 import warnings
 from functools import partial
+from itertools import islice
 from unittest.mock import patch
 
 import numpy as np
@@ -59,6 +60,23 @@ def test_integer_sample_weight_equals_repeated_rows(seed):
         scale = np.abs(repeated.coef_).max()
         np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-5, atol=1e-6 * scale)
         np.testing.assert_allclose(weighted.intercept_, repeated.intercept_, rtol=1e-5, atol=1e-6)
+
+
+@repeatable(2)
+@given(seed=seeds, exponent=st.floats(-4, 4))
+def test_scale_of_weights_that_are_no_numbers_of_rows_plays_no_part(seed, exponent):
+    """Not for the features, their number, and the coefficients; C is relative to the scale."""
+    for make, X, y, groups, rng in islice(cases(seed), 0, None, 3):
+        weights = rng.uniform(0.5, 2, len(y))
+        factor = 10.0**exponent / weights.sum()
+        C = np.inf if isinstance(make(), REGRESSOR) else 1.0
+        options = {"sparsity": "cv", "n_folds": 2, "sparsities": [1, 3, 5], "rounds": 5}
+        model = make().set_params(C=C, **options).fit(X, y, groups, weights)
+        scaled = make().set_params(C=C / factor, **options).fit(X, y, groups, factor * weights)
+        assert scaled.support_.tolist() == model.support_.tolist()
+        assert scaled.sparsity_ == model.sparsity_
+        scale = np.abs(model.coef_).max()
+        np.testing.assert_allclose(scaled.coef_, model.coef_, rtol=1e-5, atol=1e-6 * scale)
 
 
 @repeatable(3)

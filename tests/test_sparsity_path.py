@@ -51,11 +51,19 @@ def held_out_losses(X, y, w, of):
 
 
 @quiet  # with five folds one group deals four, or a fold would have four rows
-@pytest.mark.parametrize("n_folds, weighted", [(2, False), (5, False), (2, True)])
-def test_score_of_the_path_is_the_loss_on_held_out_rows(n_folds, weighted, backend):
+@pytest.mark.parametrize(
+    "n_folds, weights", [(2, "none"), (5, "none"), (2, "numbers of rows"), (2, "relative")]
+)
+def test_score_of_the_path_is_the_loss_on_held_out_rows(n_folds, weights, backend):
     """The mean over rows, and the standard error of its difference from the best one."""
     X, y, groups = regression_table()
-    w = np.random.default_rng(0).uniform(0.5, 2, len(y)) if weighted else np.ones(len(y))
+    w = np.ones(len(y))
+    n_rows = len(y)
+    if weights == "relative":
+        w = 1e-3 * np.random.default_rng(0).uniform(0.5, 2, len(y))
+    elif weights == "numbers of rows":
+        w = np.random.default_rng(0).integers(1, 4, len(y)).astype(float)
+        n_rows = w.sum()
     model = fgmp.FedGradMPRegressor(
         "cv", sparsities=[0, 12], folds="rows", n_folds=n_folds, random_state=3
     ).fit(X, y, groups, w)
@@ -65,7 +73,7 @@ def test_score_of_the_path_is_the_loss_on_held_out_rows(n_folds, weighted, backe
 
     difference = losses[:, 0] - losses[:, 1]
     variance = np.average((difference - np.average(difference, weights=w)) ** 2, weights=w)
-    np.testing.assert_allclose(table["standard_error"], [np.sqrt(variance / w.sum()), 0], rtol=1e-6)
+    np.testing.assert_allclose(table["standard_error"], [np.sqrt(variance / n_rows), 0], rtol=1e-6)
     assert model.cv_.folds == "rows"
 
 

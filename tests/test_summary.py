@@ -10,6 +10,9 @@ import fgmp
 from fgmp.estimators import covariance as covariance_module
 from fgmp.estimators import model_from_json
 from fgmp.estimators.covariance import GradientProducts
+from fgmp.estimators.federated_table import FederatedTable
+from fgmp.estimators.resampling import ResampledClients
+from fgmp.estimators.weighted_loss import rows_counted
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::fgmp.AdviceWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
@@ -328,3 +331,203 @@ def test_note_on_the_rarest_class_names_the_first_of_equal_ones_whatever_the_ord
         model.fit(X[order], y[order], rng.integers(7, size=75))
         notes.add(model.summary().notes[1].partition(",")[0])
     assert notes == {"Only 19 rows are of dead"}
+
+
+def weighted_table(kind):
+    """X, y, groups and whole weights, of 300 rows of twelve groups; y is numbers, labels or counts."""
+    rng = np.random.default_rng(1)
+    groups = np.arange(300) % 12
+    X = rng.standard_normal((300, 3))
+    y = X[:, 0] - 0.5 * X[:, 2] + rng.standard_normal(300) + 0.3 * rng.standard_normal(12)[groups]
+    if kind == "two classes":
+        y = (y > 0).astype(int)
+    elif kind == "three classes":
+        y = np.digitize(y, [-0.7, 0.7])
+    elif kind == "counts":
+        y = rng.poisson(np.exp(0.5 * y))
+    return X, y, groups, rng.integers(1, 4, 300)
+
+
+def sandwich_errors(columns, scores, curvature, groups):
+    """The default correction of statsmodels for clusters, with its formula, for any weights."""
+    n, k = columns.shape
+    totals = pd.DataFrame(columns * scores[:, None]).groupby(groups).sum().to_numpy()
+    inverse = np.linalg.inv(columns.T @ (curvature[:, None] * columns))
+    matrix = inverse @ totals.T @ totals @ inverse
+    return np.sqrt(matrix.diagonal() * len(totals) / (len(totals) - 1) * (n - 1) / (n - k))
+
+
+WEIGHTED = {
+    "least squares": (fgmp.FedGradMPRegressor, {}),
+    "two classes": (fgmp.FedGradMPClassifier, {"C": np.inf}),
+    "counts": (fgmp.FedGradMPRegressor, {"loss": "poisson"}),
+}
+SCALES = ["whole", "sum one", "times 1e-4", "times 37.3", "times 1e9"]
+
+
+def weights_of_scale(scale):
+    """Whole weights, or others of a scale."""
+    weights = weighted_table("least squares")[-1]
+    if scale == "whole":
+        return weights
+    weights = weights + 0.01
+    return weights / weights.sum() if scale == "sum one" else weights * float(scale[6:])
+
+
+@pytest.mark.parametrize("options", [{}, {"secure": True}, {"fit_intercept": "per_group"}], ids=str)
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("kind", WEIGHTED)
+def test_weights_of_any_scale_have_the_errors_of_statsmodels(kind, scale, options):
+    """Whole numbers those of freq_weights, others those of WLS and var_weights; and a note."""
+    X, y, groups, _ = weighted_table(kind)
+    weights = weights_of_scale(scale)
+    make, of_kind = WEIGHTED[kind]
+    model = make("all", **({"C": np.inf} | of_kind | options))
+    summary = model.fit(X, y, groups, sample_weight=weights).summary()
+    columns = sm.add_constant(X)
+    if "fit_intercept" in options:
+        columns = np.column_stack([X, np.eye(12)[groups]])
+    families = {"two classes": sm.families.Binomial(), "counts": sm.families.Poisson()}
+    family = families.get(kind, sm.families.Gaussian())
+    name = "freq_weights" if scale == "whole" else "var_weights"
+    expected = sm.GLM(y, columns, family, **{name: weights}).fit(tol=1e-13, tol_criterion="params")
+    found = summary.columns
+    n = len(found["coefficient"])
+    errors = expected.bse[:n]
+    assert np.abs((found["coefficient"] - expected.params[:n]) / errors).max() < 1e-4
+    np.testing.assert_allclose(found["standard_error"], errors, rtol=1e-6)
+
+    n_rows = 300 if scale != "whole" else weights.sum()
+    scores = weights * (y - expected.fittedvalues)
+    curvature = weights * family.variance(expected.fittedvalues)
+    errors = sandwich_errors(columns, scores, curvature, groups)
+    k = columns.shape[1]
+    errors *= np.sqrt((n_rows - 1) / (n_rows - k) / (299 / (300 - k)))
+    np.testing.assert_allclose(found["standard_error_by_group"], errors[:n], rtol=1e-6)
+    assert model.covariance_.degrees_of_freedom == n_rows - k
+    assert f"{n_rows} rows of 12 groups" in summary.title
+
+    notes = " ".join(summary.notes)
+    depends = kind != "least squares" and scale != "whole"
+    assert ("The weights of 300 rows sum to" in notes) == depends
+    assert ("are whole numbers, and therefore taken for numbers of rows" in notes) == (
+        scale == "whole"
+    )
+    assert "collinear" not in notes
+    assert repr(model_from_json(model.to_json()).summary()) == repr(summary)
+
+
+@pytest.mark.parametrize("factor", [1, 1e-3, 0.7])
+def test_weights_of_three_classes_have_the_errors_of_a_multinomial_logit(factor):
+    """Of repeated rows; on another scale model-based ones are larger by its root, by group equal."""
+    X, y, groups, weights = weighted_table("three classes")
+    model = fgmp.FedGradMPClassifier("all", C=np.inf).fit(X, y, groups, factor * weights)
+    found = model.covariance_
+    rows = np.repeat(np.arange(300), weights)
+    logit = sm.MNLogit(y[rows], sm.add_constant(X[rows]))
+    options = {"disp": 0, "method": "newton"}
+    plain = logit.fit(**options)
+    clustered = logit.fit(cov_type="cluster", cov_kwds={"groups": groups[rows]}, **options)
+
+    contrast = np.kron(np.eye(4), [[-1, 1, 0], [-1, 0, 1]])
+    np.testing.assert_allclose((contrast @ found.values).reshape(4, 2), plain.params, rtol=1e-4)
+    errors = np.sqrt((contrast @ found.model_based @ contrast.T).diagonal()).reshape(4, 2)
+    np.testing.assert_allclose(errors, plain.bse / np.sqrt(factor), rtol=1e-5)
+    errors = np.sqrt((contrast @ found.by_group @ contrast.T).diagonal()).reshape(4, 2)
+    n_rows = weights.sum() if factor == 1 else 300
+    correction = (n_rows - 1) / (n_rows - 8) * (len(rows) - 8) / (len(rows) - 1)
+    np.testing.assert_allclose(errors, clustered.bse * np.sqrt(correction), rtol=1e-5)
+    assert found.n_rows == n_rows
+
+
+def test_weights_beside_categories_and_gaps_are_those_of_the_columns_made_by_hand():
+    """Where columns are encoded first, too, with rows of weight zero that are left out."""
+    X, y, groups, _ = weighted_table("two classes")
+    weights = weights_of_scale("sum one") * (np.arange(300) % 5 > 0)
+    table = pd.DataFrame(X, columns=["a", "b", "c"]).assign(d=np.where(X[:, 1] > 0, "v", "w"))
+    model = fgmp.FedGradMPClassifier("all", C=np.inf, categories=["d"], missing="indicator")
+    model.fit(table, y, groups, sample_weight=weights)
+    columns = table.drop(columns="d").assign(d=(table["d"] == "w").astype(float))
+    if model.encoding_.variables[-1].reference == "w":
+        columns["d"] = 1 - columns["d"]
+    by_hand = fgmp.FedGradMPClassifier("all", C=np.inf)
+    by_hand.fit(columns, y, groups, sample_weight=weights)
+    assert model.covariance_.n_rows == by_hand.covariance_.n_rows == 240
+    np.testing.assert_allclose(errors_of(model), errors_of(by_hand), rtol=1e-6)
+    counted = model._clients_of(model._training_data).counted
+    np.testing.assert_array_equal(counted, np.bincount(groups[weights > 0]))
+
+
+def test_weights_of_classes_do_not_count_rows():
+    """Degrees of freedom and the sandwich have those of the weights of rows alone."""
+    X, y, groups, weights = weighted_table("two classes")
+    for passed, n_rows in ((None, 300), (weights, weights.sum()), (weights / 3, 300)):
+        for class_weight in (None, "balanced", {0: 1, 1: 5}):
+            model = fgmp.FedGradMPClassifier("all", C=np.inf, class_weight=class_weight)
+            covariance = model.fit(X, y, groups, sample_weight=passed).covariance_
+            assert (covariance.n_rows, covariance.degrees_of_freedom) == (n_rows, n_rows - 4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_weights_are_numbers_of_rows_if_all_are_whole_and_floats_can_tell(dtype):
+    """Else each row of positive weight counts once; large floats are all whole."""
+    whole = np.array([2, 0, 1, 3], dtype)
+    np.testing.assert_array_equal(rows_counted(whole), [2, 0, 1, 3])
+    np.testing.assert_array_equal(rows_counted(1e6 * whole), 1e6 * whole)
+    for relative in (whole / 6, whole + dtype(0.25), dtype(1e-30) * whole, dtype(1e18) * whole):
+        np.testing.assert_array_equal(rows_counted(relative), relative > 0)
+
+
+def test_rows_are_counted_client_by_client_and_draw_by_draw():
+    """A client whose relative weights are small has as many rows as it has."""
+    X, y, groups, weights = weighted_table("least squares")
+    drawn = np.arange(12) % 3
+    for passed, counted in (
+        (weights, np.bincount(groups, weights)),
+        (weights * np.where(groups == 4, 1e-6, 0.5), np.bincount(groups)),
+    ):
+        clients = FederatedTable(X, y, passed.astype(float), groups, fgmp.SquaredLoss())
+        np.testing.assert_array_equal(clients.counted, counted)
+        resampled = ResampledClients(clients, drawn)
+        np.testing.assert_array_equal(resampled.counted, (counted * drawn)[drawn > 0])
+
+
+@pytest.mark.parametrize("weight", [1 / 240, 0.25, 2.5])
+def test_equal_weights_have_the_errors_of_no_weights(weight):
+    """A number for all rows; by the formula of least squares."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((240, 3))
+    y = X[:, 0] + rng.standard_normal(240)
+    groups = np.arange(240) % 6
+    model = fgmp.FedGradMPRegressor("all", C=np.inf)
+    found = errors_of(model.fit(X, y, groups, sample_weight=weight))
+    Z = np.column_stack([np.ones(240), X])
+    residuals = y - Z @ np.linalg.lstsq(Z, y)[0]
+    inverse = np.linalg.inv(Z.T @ Z)
+    expected = np.sqrt(residuals @ residuals / (240 - 4) * inverse.diagonal())
+    np.testing.assert_allclose(found[0], expected, rtol=1e-9)
+    scores = np.array([Z[groups == g].T @ residuals[groups == g] for g in range(6)])
+    sandwich = inverse @ scores.T @ scores @ inverse * 6 / 5 * 239 / 236
+    np.testing.assert_allclose(found[1], np.sqrt(sandwich.diagonal()), rtol=1e-9)
+    plain = errors_of(model.fit(X, y, groups))
+    np.testing.assert_allclose(found, plain, rtol=1e-9)
+
+
+def test_as_many_coefficients_as_rows_have_no_error_and_the_note_says_so():
+    """Neither collinear columns nor a number of degrees below one are spoken of."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((12, 11))
+    groups = np.arange(12) % 2
+    model = fgmp.FedGradMPRegressor("all", C=np.inf).fit(X, X[:, 0] + rng.random(12), groups)
+    notes = model.summary().notes
+    assert notes == ("No errors: 12 coefficients of 12 rows leave no degree of freedom.",)
+    y = rng.random(12) > 0.5
+    model = fgmp.FedGradMPClassifier("all", C=1.0).fit(X, y, groups)
+    summary = model.summary()
+    assert "No errors by group: 12 coefficients of 12 rows leave no degree of freedom." in (
+        summary.notes
+    )
+    assert np.isfinite(summary.columns["standard_error"]).all()
+    assert np.isnan(summary.columns["standard_error_by_group"]).all()
+    for text in (repr(model.summary()), *notes):
+        assert "t(-" not in text and "t(0)" not in text and "collinear" not in text

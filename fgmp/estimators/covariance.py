@@ -62,8 +62,8 @@ class GradientProducts(ClientSums):
     ----------
     ridge : float
         The weight of half the squared norm of the coefficients.
-    total_weight : float
-        The weight n of all rows.
+    n_counted : float
+        The number n of rows that the weights stand for.
     shares : tuple of float, or None
         The weight p_i of each client; None if it is the client's part of the rows, as the client
         knows itself.
@@ -76,7 +76,7 @@ class GradientProducts(ClientSums):
     """
 
     ridge: float
-    total_weight: float
+    n_counted: float
     shares: tuple[float, ...] | None
     n_rows: int
     with_products: bool
@@ -109,7 +109,7 @@ class GradientProducts(ClientSums):
         parts = [np.array([value]), upper_half(hessian)]
         if self.with_products:
             gradient = gradient + self.ridge * coefficients
-            scale = self.total_weight * share_of(client, self.shares, self.n_rows)
+            scale = self.n_counted * share_of(client, self.shares, self.n_rows)
             product = scale * upper_half(np.outer(gradient, gradient))
             digits = split_digits(product, _PRODUCT_DIGITS) if self.masked else product
             parts.append(digits.reshape(-1))
@@ -163,15 +163,16 @@ class Covariance:
         The coefficients.
     model_based : ndarray, shape (k, k)
         phi A^-1 H A^-1 / n, with the Hessian H of the mean loss, A = H + ridge, and the dispersion
-        phi: the residual variance for the squared loss, and 1 for labels. It is nan for
-        coefficients that the rows do not determine.
+        phi: the residual variance for the squared loss. For labels and counts phi is 1, and n the
+        sum of the weights. It is nan for coefficients that the rows do not determine.
     by_group : ndarray, shape (k, k), or None
         The cluster sandwich A^-1 M A^-1 with the groups as clusters, times
         G / (G - 1) (n - 1) / (n - k) for G groups. None if it is not summed.
     why_not_by_group : str
         Why it is not summed, or "".
     n_rows : float
-        n, the weight of all rows.
+        n, the number of rows that the weights stand for (`rows_counted`): their sum if they are
+        whole numbers, and else the number of rows.
     n_groups : int
         G.
     degrees_of_freedom : float
@@ -186,12 +187,15 @@ class Covariance:
         The standard deviation of each feature over all rows: about the mean; about that of each
         group if these have intercepts of their own; about zero if there is no intercept.
     class_rows : ndarray, shape (n_classes,), or None
-        The weight of the rows of each class, in the order of ``classes_``; None for numbers.
+        How many of the n rows are of each class, by their weights, in the order of ``classes_``;
+        None for numbers.
     indicator_shares : ndarray, shape (k,), or None
         Of a coefficient of a column of zeros and ones the share of the weight of all rows that has
         a one; nan for other columns. None in a file of an earlier version.
     n_samples : int or None
         The number of rows, whatever their weights.
+    total_weight : float, or None
+        The sum of the weights; None in a file of an earlier version.
     """
 
     columns: IndexArray
@@ -210,6 +214,7 @@ class Covariance:
     class_rows: Array | None = None
     indicator_shares: Array | None = None
     n_samples: int | None = None
+    total_weight: float | None = None
 
     def __repr__(self) -> str:
         return f"Covariance of {len(self.values)} coefficients from {self.n_groups} groups"
@@ -245,7 +250,7 @@ def coefficient_covariance(
     why_not = _why_no_products(settings)
     method = GradientProducts(
         ridge=ridge,
-        total_weight=settings.total_weight,
+        n_counted=settings.n_counted,
         shares=settings.shares_beside_rows,
         n_rows=settings.n_rows,
         with_products=not why_not,
@@ -290,7 +295,7 @@ def _covariance(
 ) -> Covariance:
     """Return the covariance in the units of the data that follows from the sums."""
     standardization = stats.standardization
-    n = settings.total_weight
+    n = settings.n_counted
     n_groups = len(settings.info.rows)
     k = len(model.support)
     basis = np.eye(k)
@@ -305,10 +310,11 @@ def _covariance(
 
     unit = standardization.target_unit
     dispersion = 1.0
+    weight = settings.total_weight
     if settings.is_quadratic:
         dispersion = 2 * n * pooled.loss / degrees_of_freedom if degrees_of_freedom > 0 else np.nan
-
-    model_based = dispersion / n * bread @ pooled.hessian @ bread.T
+        weight = n  # for which the dispersion is
+    model_based = dispersion / weight * bread @ pooled.hessian @ bread.T
 
     by_group = None
     if pooled.products is not None:
@@ -339,6 +345,7 @@ def _covariance(
             atoms - settings.n_intercepts
         ],
         n_samples=settings.n_rows,
+        total_weight=settings.total_weight,
     )
 
 

@@ -23,7 +23,7 @@ from ..updates import Message, Update
 from .folds import Fold, assign_folds
 from .profiled_loss import ProfiledLoss
 from .standardization import Standardization
-from .weighted_loss import WeightedLoss
+from .weighted_loss import WeightedLoss, rows_counted
 
 # The losses of numbers that an estimator takes, by name.
 LOSSES_OF_NUMBERS: dict[str, type[Loss]] = {"squared": SquaredLoss, "poisson": PoissonLoss}
@@ -204,13 +204,16 @@ class FederatedTable:
     targets : ndarray, shape (n_rows,)
         As the loss takes them.
     weights : ndarray, shape (n_rows,)
-        At least 0. A row of weight 2 counts as two rows.
+        At least 0.
     groups : ndarray of int, shape (n_rows,)
         The group of each row. A group with a row of positive weight is a client.
     loss : Loss
         The loss of all clients.
     min_rows : int, default 1
         The smallest number of rows of a client that a sum may rest on.
+    counted : ndarray, shape (n_rows,), optional
+        The number of rows that each row stands for; by default that of `rows_counted`. It is given
+        where weights of classes are among the weights.
     """
 
     def __init__(
@@ -221,11 +224,14 @@ class FederatedTable:
         groups: IndexArray,
         loss: Loss,
         min_rows: int = 1,
+        counted: Array | None = None,
     ) -> None:
         self.min_rows = min_rows
         self.is_sparse = sparse.issparse(features)
         if self.is_sparse:
             features = SparseFeatures(features).stored  # canonical CSR
+        if counted is None:
+            counted = rows_counted(weights)
         weights = weights.astype(np.float64)
 
         order = np.flatnonzero(weights > 0)
@@ -240,6 +246,7 @@ class FederatedTable:
             for index, part in enumerate(_slices(np.r_[0, ends, len(order)]))
         ]
 
+        self.counted = np.array([counted[part.rows].sum() for part in self._parts])
         totals = np.array([part.weights.sum() for part in self._parts])
         self.total_weight = float(totals.sum())
         self.info = ProblemInfo(

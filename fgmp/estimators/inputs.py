@@ -36,12 +36,13 @@ def weights_of_rows(sample_weight: Any, X: Any, dtype: Any = None) -> Array:
     Raises
     ------
     ValueError, TypeError
-        If weights are no finite numbers of at least 0, or not one for each row.
+        If weights are no finite numbers of at least 0, or not one for each row; a single one is
+        above 0.
     """
     if sample_weight is not None:
         sample_weight = as_numbers("sample_weight", sample_weight)
         if not sample_weight.ndim:
-            sample_weight = check_number("sample_weight", sample_weight.item(), at_least=0)
+            sample_weight = check_number("sample_weight", sample_weight.item(), above=0)
     return np.asarray(_check_sample_weight(sample_weight, X, dtype=dtype, ensure_non_negative=True))
 
 

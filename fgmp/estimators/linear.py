@@ -107,6 +107,7 @@ from .small_cells import (
 )
 from .summary import Summary, names_of_features, summarize
 from .unit_check import UnusualColumn
+from .weighted_loss import rows_counted
 
 __all__ = [
     "Bootstrap",
@@ -216,8 +217,11 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         groups : array_like, shape (n_samples,), optional
             The group of each row; by default all rows are of one group.
         sample_weight : array_like, shape (n_samples,), or float, optional
-            A row of weight 2 counts as two rows; one of weight 0 is left out. A number is the
-            weight of all rows.
+            A row of weight 2 counts as two rows; one of weight 0 is left out. Weights that are not
+            all whole numbers, as those of a survey, are relative: rows are counted as rows, and the
+            scale of weights plays a part in two places only. `C` is relative to it, as in
+            scikit-learn, and so are model-based errors of labels and counts (`summary`). A number
+            is the weight of all rows.
 
         Notes
         -----
@@ -291,12 +295,13 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         def report_round(words: str, run: Run, unit: float) -> None:
             progress.show(round_in_words(words, run, unit))
 
+        counted = rows_counted(weights)
         try:
             if plan is None:
-                clients = FederatedTable(X, targets, class_weights, codes, loss, min_rows)
+                clients = FederatedTable(X, targets, class_weights, codes, loss, min_rows, counted)
                 self._fit_clients(clients, report_round, progress.show)
             else:
-                raw = RawTableClients(table, targets, class_weights, codes, loss, min_rows)
+                raw = RawTableClients(table, targets, class_weights, codes, loss, min_rows, counted)
                 self._fit_raw_clients(raw, plan, report_round, progress.show)
         finally:
             progress.close()
@@ -452,6 +457,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             info=clients.info,
             is_sparse=clients.is_sparse,
             total_weight=clients.total_weight,
+            counted=clients.counted,
             n_intercepts=int(bool(self.fit_intercept) and not is_per_client),
             intercept_per_client=is_per_client,
             C=self._strength(),
@@ -1044,7 +1050,14 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         G/(G-1) (n-1)/(n-k), the finite-sample correction of statsmodels and Stata. Under masks
         there is none with fewer than four groups, because the sum would tell one of them the
         gradients of the others. With an intercept for each group k counts these, as a column for
-        each group would. A row of weight 2 counts as two rows.
+        each group would.
+
+        Weights that are whole numbers are numbers of rows, as `freq_weights` of statsmodels: a row
+        of weight 2 counts as two rows, in n too. Any others are relative, as the weights of its
+        `WLS` and `var_weights`, and n is the number of rows: no error of the squared loss, and no
+        sandwich, depends on their scale. Model-based errors of labels and counts, whose variance is
+        not estimated, do, in statsmodels as here: weights that sum to n are on the scale of rows,
+        and a note tells of others.
 
         Examples
         --------
@@ -1186,14 +1199,15 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     def _clients_of(self, data: TrainingData) -> FederatedTable:
         """Return the clients of the fit anew, with the class weights that it had."""
         model = clone(self)
+        counted = rows_counted(data.weights)
         if self._is_encoded:
             y = column_or_1d(model._validated_targets(data.y))
             targets, loss, weights = model._targets(y, data.weights)
-            raw = RawTableClients(data.X, targets, weights, data.codes, loss, min_rows=1)
+            raw = RawTableClients(data.X, targets, weights, data.codes, loss, 1, counted)
             return raw.encoded(self.encoding_)
         X, y = model._validated(data.X, model._validated_targets(data.y))
         targets, loss, weights = model._targets(y, data.weights)
-        return FederatedTable(X, targets, weights, data.codes, loss)
+        return FederatedTable(X, targets, weights, data.codes, loss, counted=counted)
 
     def _resampling_model(self) -> Self:
         """Return an estimator for resamples, with the columns and the sparsity of this fit."""

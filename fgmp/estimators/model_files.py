@@ -130,6 +130,8 @@ def _encode_covariance(covariance: Covariance, columns: Columns) -> dict[str, An
     if covariance.indicator_shares is not None:
         encoded["indicator_shares"] = _without_nan(covariance.indicator_shares)
         encoded["n_samples"] = _encode(covariance.n_samples)
+    if covariance.total_weight is not None:
+        encoded["total_weight"] = covariance.total_weight
     encoded["deviations"] = [
         {
             "column": column,

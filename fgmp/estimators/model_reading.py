@@ -324,6 +324,7 @@ def _covariance_of(parts: CovarianceParts, model: Any, columns: Columns) -> Cova
         class_rows=_class_rows(parts, model),
         indicator_shares=None if shares is None else np.array(shares, np.float64),
         n_samples=parts.n_samples,
+        total_weight=parts.total_weight,
         **numbers,
     )
 

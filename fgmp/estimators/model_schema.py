@@ -163,6 +163,7 @@ class CovarianceParts(Part):
     class_rows: list[NotNegative] | None = None
     indicator_shares: list[Share | None] | None = None
     n_samples: Count | None = None
+    total_weight: Positive | None = None
 
 
 class CrossValidation(Part):

@@ -38,7 +38,7 @@ class RawTableClients:
     ----------
     table : RawTable
         The rows of all clients, without small cells.
-    targets, weights, groups, loss, min_rows
+    targets, weights, groups, loss, min_rows, counted
         As in `FederatedTable`.
     """
 
@@ -48,6 +48,7 @@ class RawTableClients:
     groups: IndexArray
     loss: Loss
     min_rows: int
+    counted: Array
 
     def levels(self) -> list[Levels]:
         """Return the levels that occur in rows that take part."""
@@ -71,6 +72,7 @@ class RawTableClients:
             self.groups[rows],
             self.loss,
             self.min_rows,
+            self.counted[rows],
         )
 
 

@@ -63,6 +63,11 @@ class ResampledClients:
         return float(self.clients.total_weight * (self.clients.info.weights @ self.counts))
 
     @property
+    def counted(self) -> Array:
+        """For each client that was drawn the number of rows that its draws stand for."""
+        return (self.clients.counted * self.counts)[self.drawn]
+
+    @property
     def is_sparse(self) -> bool:
         """Whether the features are sparse."""
         return self.clients.is_sparse

@@ -306,15 +306,14 @@ def initial_size(settings: FitSettings, grid: Sequence[int]) -> InitialSize:
         The sparsities to choose from, increasing.
     """
     p = settings.n_choices
-    weight = settings.total_weight
+    n_rows = settings.n_counted
     largest = grid[-1]
-    # A row of weight 2 counts as two rows.
-    least_rows = round(weight * min(settings.info.weights))
+    least_rows = round(min(settings.counted))
 
     wanted = max(_LEAST_INITIAL, ceil(2.5 * largest))
-    n_features = max(min(p, wanted, round(weight) // 3), largest, 1)
-    if settings.n_features > weight:  # then 3 T features may interpolate the rows that train
-        reach = most_identifiable(round(weight), settings.n_folds, settings.sparsity)
+    n_features = max(min(p, wanted, round(n_rows) // 3), largest, 1)
+    if settings.n_features > n_rows:  # then 3 T features may interpolate the rows that train
+        reach = most_identifiable(round(n_rows), settings.n_folds, settings.sparsity)
         n_features = max(min(n_features, reach), largest, 1)
 
     needed = ROWS_PER_COEFFICIENT * settings.n_coefficients_per_client(n_features)
@@ -556,7 +555,7 @@ def _per_square(settings: FitSettings, shares: Array) -> float:
     if settings.folds == "groups":
         n_clients = len(shares)
         return float(shares @ shares) * n_clients / (n_clients - 1)
-    return 1 / settings.total_weight
+    return 1 / settings.n_counted
 
 
 def group_folds(session: Session) -> list[GroupFold]:

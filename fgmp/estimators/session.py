@@ -18,7 +18,7 @@ from ..recording import History, Result, Run
 from ..selection import PerAtom, PerBlock, PerOutput, Selection
 from ..shared_support.newton import NewtonOnSupport
 from ..simulation import simulate_part
-from ..sparse_model import SparseModel
+from ..sparse_model import Array, SparseModel
 from .client_sums import ClientSums
 from .groups import preview
 
@@ -73,6 +73,10 @@ class FitClients(Protocol):
         """Weight of the rows of all clients."""
 
     @property
+    def counted(self) -> Array:
+        """For each client the number of rows that its weights stand for, as in `rows_counted`."""
+
+    @property
     def is_sparse(self) -> bool:
         """Whether the features are sparse."""
 
@@ -101,7 +105,9 @@ class FitSettings:
     is_sparse : bool
         Whether the features are sparse.
     total_weight : float
-        Weight of all rows.
+        Weight of all rows, which C is relative to.
+    counted : ndarray, shape (n_clients,)
+        For each client the number of rows that its weights stand for.
     n_intercepts : int
         1 if a constant column stands for the intercept, else 0.
     intercept_per_client : bool
@@ -127,6 +133,7 @@ folds, n_folds, is_secure, is_private
     info: ProblemInfo
     is_sparse: bool
     total_weight: float
+    counted: Array
     n_intercepts: int
     intercept_per_client: bool
     C: float
@@ -179,6 +186,11 @@ folds, n_folds, is_secure, is_private
     def n_rows(self) -> int:
         """Number of rows of all clients."""
         return sum(self.info.rows)
+
+    @property
+    def n_counted(self) -> float:
+        """Number of rows that all weights stand for, which errors and choices rest on."""
+        return float(self.counted.sum())
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ _EVENTS_PER_FEATURE = 10
 _FEW_ROWS = 5
 # The rounding of weights of rows relative to their sum, under masks too.
 _ROUNDING_OF_ROWS = 1e-10
+# The rounding of the sum itself, of weights in single precision.
+_ROUNDING_OF_SUM = 1e-5
 _WIDTH = 100
 # How the features were selected, and why so, by `method_` of an estimator.
 SELECTED_BY = {
@@ -400,18 +403,37 @@ def _notes(model: Any, covariance: Covariance, level: float) -> tuple[str, ...]:
             f"The coefficients are ridge estimates (C={model.C_:g}), shrunken towards zero; the "
             "intervals are about the shrunken values. C=np.inf is maximum likelihood."
         )
-    interval_of = _name_of_ratio(model).replace("_", " ") or "coefficient"
+    notes += _notes_on_intervals(model, covariance, level)
+    if _name_of_ratio(model) == "rate_ratio":
+        notes.append(
+            "Model-based errors hold for counts whose variance is their mean; the sandwich does "
+            "not need that."
+        )
+    return (*notes, *_notes_on_weights(model, covariance))
+
+
+def _notes_on_intervals(model: Any, covariance: Covariance, level: float) -> list[str]:
+    """Return which errors there are and what they rest on, or why there are none."""
+    ratio = _name_of_ratio(model).replace("_", " ")
+    n_left = covariance.degrees_of_freedom
+    n_rows = covariance.n_rows
+    none_left = f"{n_rows - n_left:g} coefficients of {n_rows:g} rows leave no degree of freedom"
+    if n_left <= 0 and not ratio:
+        return [f"No errors: {none_left}."]
+
     quantile = "normal"
     what = "the inverse information"
-    if not _name_of_ratio(model):
-        quantile = f"t({covariance.degrees_of_freedom:g})"
+    if not ratio:
+        quantile = f"t({n_left:g})"
         what = f"residual variance {covariance.dispersion:.4g} times the inverse second moments"
-    notes.append(
-        f"low and high bound the {100 * level:g} % interval of the {interval_of}. They and se are "
-        f"model-based, {what}; {quantile} quantiles."
-    )
+    notes = [
+        f"low and high bound the {100 * level:g} % interval of the {ratio or 'coefficient'}. They "
+        f"and se are model-based, {what}; {quantile} quantiles."
+    ]
     if covariance.by_group is None:
         notes.append(f"No errors by group: {covariance.why_not_by_group}.")
+    elif n_left <= 0:
+        notes.append(f"No errors by group: {none_left}.")
     else:
         notes.append(
             "(groups): cluster sandwich with the groups as clusters, times G/(G-1) "
@@ -424,12 +446,28 @@ def _notes(model: Any, covariance: Covariance, level: float) -> tuple[str, ...]:
                 f"small on average; from about {_FEW_GROUPS_FOR_ERRORS} on it is reliable."
             )
     if np.isnan(covariance.model_based.diagonal()).any():
-        notes.append("Without an error: collinear columns, or as many coefficients as rows.")
-    if _name_of_ratio(model) == "rate_ratio":
+        notes.append("Without an error: collinear columns.")
+    return notes
+
+
+def _notes_on_weights(model: Any, covariance: Covariance) -> list[str]:
+    """Return what errors make of weights, if these are not numbers that sum to that of the rows."""
+    n_rows = covariance.n_rows
+    n_samples = covariance.n_samples
+    total = covariance.total_weight
+    notes = []
+    if n_samples is not None and n_rows != n_samples:
         notes.append(
-            "Model-based errors hold for counts whose variance is their mean; the sandwich does "
-            "not need that."
+            f"The weights of {n_samples} rows are whole numbers, and therefore taken for numbers "
+            f"of rows: {n_rows:g} in all. Weights that are no whole numbers are relative."
+        )
+    is_on_scale = total is None or math.isclose(total, n_rows, rel_tol=_ROUNDING_OF_SUM)
+    if not is_on_scale and _name_of_ratio(model):
+        notes.append(
+            f"The weights of {n_rows:g} rows sum to {total:g}. Model-based errors, as in "
+            f"statsmodels, are those of {total:g} rows: they depend on the scale of the weights, "
+            "and the sandwich does not."
         )
     if getattr(model, "class_weight", None) is not None:
         notes.append("Model-based errors take class weights for numbers of rows.")
-    return tuple(notes)
+    return notes

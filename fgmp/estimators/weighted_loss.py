@@ -141,6 +141,19 @@ class WeightedTargets(NamedTuple):
         return intercept_of_rows(WeightedLoss(self.loss), predictions, columns, **ridge)
 
 
+def rows_counted(weights: Array) -> Array:
+    """Return for each weight the number of rows that it stands for.
+
+    Weights that are all whole numbers are numbers of rows, as `freq_weights` of statsmodels: a row
+    of weight 2 counts as two rows. Any others are relative, as the weights of its `WLS` and
+    `var_weights`: each row of positive weight counts once, and the scale of weights plays no part.
+    """
+    # All floats are whole from 2^53 on, and in single precision from 2^24 on.
+    if np.spacing(weights.max()) < 1 and np.array_equal(weights, np.rint(weights)):
+        return weights.astype(np.float64)
+    return (weights > 0).astype(np.float64)
+
+
 def split_weights(client: Client) -> WeightedTargets:
     """Return the targets of a client, the weights of its rows, which have mean one, and its loss.
 

@@ -573,6 +573,8 @@ class _Sites(OverFlower):
         Whether their tables are sparse.
     total_weight : float
         The weight of all rows: their number.
+    counted : ndarray, shape (n_clients,)
+        The numbers of rows, which have no weights.
     min_rows : int
         The fewest rows on which a sum of one client may rest.
     report : _TimedReport
@@ -613,6 +615,7 @@ class _Sites(OverFlower):
         super().__init__(grid, loss, n_clients, settings=settings, **options)
         self.is_sparse = sparse
         self.total_weight = float(sum(self.info.rows))
+        self.counted = np.array(self.info.rows, np.float64)
         self.min_rows = min_rows
         self.report = _TimedReport(report)
         self.stage = ""
