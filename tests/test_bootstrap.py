@@ -137,6 +137,29 @@ def test_drawn_groups_count_as_rows_of_their_weight():
         np.testing.assert_allclose(coef, weighted.coef_, rtol=1e-6)
 
 
+@pytest.mark.parametrize("over", ["groups", "rows"])
+def test_resample_of_relative_weights_is_a_fit_to_repeated_rows_on_any_scale(over):
+    """Survey weights that sum to one: as many features are found as with a mean of one."""
+    X, y, groups = regression_table()
+    weights = np.random.default_rng(0).uniform(0.5, 2, len(y))
+    weights /= weights.sum()
+    options = {"min_rows": 1, "random_state": 0}
+    model = fgmp.FedGradMPRegressor(3, **options).fit(X, y, groups, sample_weight=weights)
+    found = model.bootstrap(3, over=over, random_state=0).coef[:, 0]
+    rng = np.random.RandomState(0)
+    for coef in found:
+        if over == "groups":
+            counts = rng.multinomial(6, np.full(6, 1 / 6))[groups]
+        else:
+            counts = np.empty(len(y), int)
+            for own in (groups == g for g in range(6)):
+                counts[own] = rng.multinomial(own.sum(), np.full(own.sum(), 1 / own.sum()))
+        rows = np.repeat(np.arange(len(y)), counts)
+        again = fgmp.FedGradMPRegressor(3, **options)
+        again.fit(X[rows], y[rows], groups[rows], sample_weight=40 * weights[rows])
+        np.testing.assert_allclose(coef, again.coef_, rtol=1e-6, atol=1e-9)
+
+
 def test_the_number_of_processes_changes_no_bit_and_the_repr_is_short():
     """One process and two give the same coefficients, and the repr is short."""
     X, y, groups = regression_table()

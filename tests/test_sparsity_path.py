@@ -201,6 +201,27 @@ def test_dense_regressor_is_a_ridge_by_default():
     )
 
 
+@pytest.mark.parametrize("C", ["auto", "cv"])
+@pytest.mark.parametrize("scale", ["sum one", 1e3])
+def test_C_that_is_no_number_is_relative_to_rows_on_any_scale_of_weights(C, scale):
+    """A ridge of one row's weight, or the same choice, for weights that sum to one, too."""
+    X, y, groups = independent_table(5, 5, n_features=30)
+    weights = np.random.default_rng(0).uniform(0.5, 2, len(y))
+    weights *= 1 / weights.sum() if scale == "sum one" else scale
+    mean = weights.mean()
+    model = fgmp.FedGradMPRegressor("all", C=C, random_state=0, n_folds=2, folds="groups")
+    model.fit(X, y, groups, weights)
+    strength = model.C_ * mean
+    on_rows = fgmp.FedGradMPRegressor("all", C=C, random_state=0, n_folds=2, folds="groups")
+    assert strength == pytest.approx(on_rows.fit(X, y, groups, weights / mean).C_)
+    assert strength == pytest.approx(1) or C == "cv"
+    scaler = StandardScaler().fit(X, sample_weight=weights)
+    ridge = Ridge(mean / strength).fit(scaler.transform(X), y, sample_weight=weights)
+    np.testing.assert_allclose(model.predict(X), ridge.predict(scaler.transform(X)), rtol=1e-6)
+    note = f"The weights of 150 rows sum to {weights.sum():g}. C is relative to this sum"
+    assert note.replace("150", str(len(y))) in " ".join(model.summary().notes)
+
+
 @quiet
 @pytest.mark.parametrize("n_groups, held_out", [(1, "rows"), (9, "rows"), (10, "groups")])
 def test_folds_are_of_groups_if_there_are_ten(n_groups, held_out):

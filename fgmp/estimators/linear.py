@@ -5,6 +5,7 @@ and fitted attributes that end with an underscore. This module checks what a use
 the fit (`fgmp.estimators.fitting`), sets its result as attributes, and gives advice.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from importlib.metadata import version
@@ -127,6 +128,8 @@ _DEFAULT_SPARSITY = 10
 _STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 # C of the dense model, and of labels, by default: the ridge weighs as much as one row.
 _DEFAULT_STRENGTH = 1.0
+# Of the mean weight of a row, in single precision.
+_ROUNDING_OF_WEIGHTS = 1e-5
 # `sparsity="all"` takes at most this number of features: their Hessian has 12 million numbers.
 _MAX_DENSE_FEATURES = 5000
 # folds="auto" holds out whole groups from this number of groups on. In simulations with 3 and 5
@@ -219,9 +222,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         sample_weight : array_like, shape (n_samples,), or float, optional
             A row of weight 2 counts as two rows; one of weight 0 is left out. Weights that are not
             all whole numbers, as those of a survey, are relative: rows are counted as rows, and the
-            scale of weights plays a part in two places only. `C` is relative to it, as in
-            scikit-learn, and so are model-based errors of labels and counts (`summary`). A number
-            is the weight of all rows.
+            scale of weights plays a part in two places only. A number for `C` is relative to it, as
+            in scikit-learn, and so are model-based errors of labels and counts (`summary`). A
+            number is the weight of all rows.
 
         Notes
         -----
@@ -249,8 +252,14 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         self.__dict__ = fitted.__dict__
         return self
 
-    def _fit(self, X: Any, y: Any, groups: Any, sample_weight: Any) -> None:
-        """Fit an estimator that has no fitted attributes; parameters as in `fit`."""
+    def _fit(
+        self, X: Any, y: Any, groups: Any, sample_weight: Any, counted: Array | None = None
+    ) -> None:
+        """Fit an estimator that has no fitted attributes; parameters as in `fit`.
+
+        The number of rows that each row stands for is given for a resample, whose weights alone do
+        not tell it.
+        """
         self._check_parameters()
         warn_of_other_indices(X, y=y, groups=groups, sample_weight=sample_weight)
         passed = X, y, groups
@@ -295,7 +304,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         def report_round(words: str, run: Run, unit: float) -> None:
             progress.show(round_in_words(words, run, unit))
 
-        counted = rows_counted(weights)
+        if counted is None:
+            counted = rows_counted(weights)
         try:
             if plan is None:
                 clients = FederatedTable(X, targets, class_weights, codes, loss, min_rows, counted)
@@ -453,6 +463,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         standardize = self.standardize
         if isinstance(standardize, str):
             standardize = not clients.is_sparse
+        strengths = _STRENGTHS if self.C == "cv" else (self._strength(),)
+        unit = self._unit_of_strengths(clients)
         return FitSettings(
             info=clients.info,
             is_sparse=clients.is_sparse,
@@ -460,8 +472,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             counted=clients.counted,
             n_intercepts=int(bool(self.fit_intercept) and not is_per_client),
             intercept_per_client=is_per_client,
-            C=self._strength(),
-            strengths=_STRENGTHS if self.C == "cv" else (self._strength(),),
+            C=self._strength() / unit,
+            strengths=tuple(C / unit for C in strengths),
             sparsity=self.sparsity,
             method=self.method,
             standardize=standardize,
@@ -487,6 +499,15 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         if is_classifier(self) or self.sparsity == "all":
             return _DEFAULT_STRENGTH
         return float("inf")
+
+    def _unit_of_strengths(self, clients: FitClients) -> float:
+        """Return what each C is divided by: the mean weight of a row, if no number is given.
+
+        C is relative to the sum of the weights, and "auto" and "cv" stand for numbers of rows.
+        """
+        mean_weight = float(clients.total_weight / clients.counted.sum())
+        is_one = math.isclose(mean_weight, 1, rel_tol=_ROUNDING_OF_WEIGHTS)
+        return mean_weight if isinstance(self.C, str) and not is_one else 1.0
 
     def _folds(self, n_clients: int) -> str:
         """Return "rows" or "groups": with "auto" folds of groups if there are enough groups."""
@@ -1135,10 +1156,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 for counts in draws
             ]
         else:
-            tasks = [
-                delayed(self._coefficients_of_resample)(data, data.weights * counts)
-                for counts in draws
-            ]
+            tasks = [delayed(self._coefficients_of_resample)(data, counts) for counts in draws]
         coefficients = run_with_bar(tasks, n_jobs, self.verbose)
         return self._bootstrap_of(coefficients, len(self.groups_) if over == "groups" else None)
 
@@ -1238,12 +1256,13 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             self._refuse_separated(error)
         return fitted.table.reshape(len(fitted.table), -1)[1:].T.copy()
 
-    def _coefficients_of_resample(self, data: TrainingData, weights: Array) -> Array:
-        """Return the coefficients for other weights of the rows, shape (n_outputs, n_features)."""
+    def _coefficients_of_resample(self, data: TrainingData, counts: Array) -> Array:
+        """Return the coefficients for rows that were drawn, shape (n_outputs, n_features)."""
         model = self._resampling_model().set_params(min_rows=1, verbose=False)
         with suppress_advice():  # the fit has given it
             # Its columns are those of this fit, which `fit` would forget.
-            model._fit(data.X, data.y, data.groups, weights)
+            counted = rows_counted(data.weights) * counts
+            model._fit(data.X, data.y, data.groups, data.weights * counts, counted)
         return np.atleast_2d(model.coef_)
 
     def report(self) -> FitReport:
@@ -1469,7 +1488,8 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         nothing. ``"auto"`` is ``np.inf`` for few features, and 1 with ``sparsity="all"``, because
         least squares on more columns than sense fits noise. ``"cv"`` chooses from 0.001, 0.01, 0.1,
         1, 10 and 100 by the same folds, together with the sparsity if that is ``"cv"`` as well: a
-        sparsity counts by its best C.
+        sparsity counts by its best C. With relative weights of rows a number is relative to their
+        sum, as in scikit-learn, and what ``"auto"`` and ``"cv"`` take is divided by their mean.
     rounds : int, default 20
         The most rounds.
     tol : float, default 1e-2

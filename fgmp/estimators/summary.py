@@ -462,12 +462,16 @@ def _notes_on_weights(model: Any, covariance: Covariance) -> list[str]:
             f"of rows: {n_rows:g} in all. Weights that are no whole numbers are relative."
         )
     is_on_scale = total is None or math.isclose(total, n_rows, rel_tol=_ROUNDING_OF_SUM)
+    what_depends = []
     if not is_on_scale and _name_of_ratio(model):
-        notes.append(
-            f"The weights of {n_rows:g} rows sum to {total:g}. Model-based errors, as in "
-            f"statsmodels, are those of {total:g} rows: they depend on the scale of the weights, "
-            "and the sandwich does not."
+        what_depends.append(
+            "Model-based errors, as in statsmodels, take this sum for the number of rows: they "
+            "depend on the scale of the weights, and the sandwich does not."
         )
+    if not is_on_scale and covariance.is_ridge:
+        what_depends.append("C is relative to this sum, as in scikit-learn.")
+    if what_depends:
+        notes.append(" ".join([f"The weights of {n_rows:g} rows sum to {total:g}.", *what_depends]))
     if getattr(model, "class_weight", None) is not None:
         notes.append("Model-based errors take class weights for numbers of rows.")
     return notes
