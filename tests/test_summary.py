@@ -410,7 +410,7 @@ def test_weights_of_any_scale_have_the_errors_of_statsmodels(kind, scale, option
     notes = " ".join(summary.notes)
     depends = kind != "least squares" and scale != "whole"
     assert ("The weights of 300 rows sum to" in notes) == depends
-    assert ("are whole numbers, and therefore taken for numbers of rows" in notes) == (
+    assert ("are whole numbers, so they are taken as numbers of rows" in notes) == (
         scale == "whole"
     )
     assert "collinear" not in notes

@@ -456,10 +456,10 @@ def _notes_on_weights(model: Any, covariance: Covariance) -> list[str]:
     n_samples = covariance.n_samples
     total = covariance.total_weight
     notes = []
-    if n_samples is not None and n_rows != n_samples:
+    if total is not None and n_rows != n_samples:
         notes.append(
-            f"The weights of {n_samples} rows are whole numbers, and therefore taken for numbers "
-            f"of rows: {n_rows:g} in all. Weights that are no whole numbers are relative."
+            f"The weights of {n_samples} rows are whole numbers, so they are taken as numbers of "
+            f"rows: {n_rows:g} in all. Weights that are not all whole are relative."
         )
     is_on_scale = total is None or math.isclose(total, n_rows, rel_tol=_ROUNDING_OF_SUM)
     what_depends = []
