@@ -10,6 +10,8 @@ from cases import classification_table, regression_table
 from sklearn.linear_model import LinearRegression
 
 import fgmp
+from fgmp.estimators import fitting
+from fgmp.estimators.selection_path import initial_size
 
 
 @pytest.mark.parametrize("over", ["groups", "rows"])
@@ -138,13 +140,20 @@ def test_drawn_groups_count_as_rows_of_their_weight():
 
 
 @pytest.mark.parametrize("over", ["groups", "rows"])
-def test_resample_of_relative_weights_is_a_fit_to_repeated_rows_on_any_scale(over):
-    """Survey weights that sum to one: as many features are found as with a mean of one."""
+def test_resample_of_relative_weights_is_a_fit_to_repeated_rows_on_any_scale(over, monkeypatch):
+    """Survey weights that sum to one; a row that is drawn twice counts as two."""
     X, y, groups = regression_table()
     weights = np.random.default_rng(0).uniform(0.5, 2, len(y))
     weights /= weights.sum()
     options = {"min_rows": 1, "random_state": 0}
     model = fgmp.FedGradMPRegressor(3, **options).fit(X, y, groups, sample_weight=weights)
+    numbers_of_rows = []
+
+    def listen(settings, grid):
+        numbers_of_rows.append(settings.n_counted)
+        return initial_size(settings, grid)
+
+    monkeypatch.setattr(fitting, "initial_size", listen)
     found = model.bootstrap(3, over=over, random_state=0).coef[:, 0]
     rng = np.random.RandomState(0)
     for coef in found:
@@ -158,6 +167,8 @@ def test_resample_of_relative_weights_is_a_fit_to_repeated_rows_on_any_scale(ove
         again = fgmp.FedGradMPRegressor(3, **options)
         again.fit(X[rows], y[rows], groups[rows], sample_weight=40 * weights[rows])
         np.testing.assert_allclose(coef, again.coef_, rtol=1e-6, atol=1e-9)
+    assert numbers_of_rows[:3] == numbers_of_rows[3:]  # of the resamples, and of the fits
+    assert over == "groups" or numbers_of_rows[:3] == 3 * [len(y)]
 
 
 def test_the_number_of_processes_changes_no_bit_and_the_repr_is_short():
