@@ -19,7 +19,7 @@ import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -122,6 +122,15 @@ class RestrictedProblem:
         if rows is None:
             return self
         return replace(self, columns=self.columns[rows], targets=self.targets[rows])
+
+    def in_precision(self, dtype: np.dtype[Any]) -> Self:
+        """Return the problem with columns and real targets of a precision."""
+        if self.columns.dtype == dtype:
+            return self
+        targets = self.targets
+        if targets.dtype.kind == "f":
+            targets = targets.astype(dtype)
+        return replace(self, columns=self.columns.astype(dtype), targets=targets)
 
     def predictions(self, z: Array) -> Array:
         """Return B z; if there are several outputs, with one contiguous column for each."""
@@ -737,11 +746,7 @@ class Newton(GradientDescent):
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """Return the coefficients after the last step, in the precision of `start`."""
-        columns = problem.columns.astype(np.float64, copy=False)
-        targets = problem.targets
-        if targets.dtype.kind == "f":
-            targets = targets.astype(np.float64, copy=False)
-        in_float64 = replace(problem, columns=columns, targets=targets)
+        in_float64 = problem.in_precision(np.dtype(np.float64))
         b = super().minimise(in_float64, start.astype(np.float64), rng)
         return b.astype(start.dtype, copy=False)
 

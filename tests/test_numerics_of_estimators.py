@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, OrthogonalMatchingPursuit
 
 import fgmp
+from fgmp.estimators import newton_steps, refit
 from fgmp.estimators.client_sums import BeyondRange, join_digits, split_digits
 from fgmp.estimators.federated_table import FederatedTable
 
@@ -338,7 +339,8 @@ def test_polish_of_partly_separated_classes_with_ridge_is_finite(partly_separate
 
 def test_refit_that_does_not_converge_warns(monkeypatch):
     """The warning has the number of steps and of features."""
-    monkeypatch.setattr(fgmp.estimators.refit, "_MOST_CYCLES", 1)
+    monkeypatch.setattr(newton_steps, "MOST_CYCLES", 1)
+    monkeypatch.setattr(refit, "MOST_CYCLES", 1)
     X, y = flagged()
     with pytest.warns(ConvergenceWarning, match="did not converge in 4 Newton steps on 3 features"):
         fgmp.FedGradMPClassifier("all", C=1e6).fit(X, y)

@@ -149,7 +149,7 @@ def ridge_sandwich(X, y, groups, model):
     beta[0] = model.intercept_[0] + model.coef_[0] @ X.to_numpy().mean(axis=0)
     chances = 1 / (1 + np.exp(-columns @ beta))
     penalty = np.eye(5) / model.C
-    penalty[0, 0] /= 64**2  # the column of the intercept is 64
+    penalty[0, 0] = 0  # the intercept has none
     hessian = columns.T @ (columns * (chances * (1 - chances))[:, None])
     scores = columns * (chances - y)[:, None] + penalty @ beta / len(y)
     totals = np.array([scores[groups == group].sum(axis=0) for group in np.unique(groups)])

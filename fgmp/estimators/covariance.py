@@ -61,7 +61,9 @@ class GradientProducts(ClientSums):
     Parameters
     ----------
     ridge : float
-        The weight of half the squared norm of the coefficients.
+        The weight of half the squared norm of the slopes.
+    n_intercepts : int
+        1 if the first column stands for the intercept, which has no ridge, else 0.
     n_counted : float
         The number n of rows that the weights stand for.
     shares : tuple of float, or None
@@ -76,6 +78,7 @@ class GradientProducts(ClientSums):
     """
 
     ridge: float
+    n_intercepts: int
     n_counted: float
     shares: tuple[float, ...] | None
     n_rows: int
@@ -100,15 +103,16 @@ class GradientProducts(ClientSums):
     def products(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """Return the loss, the Hessian and the outer product of a client."""
         (model,) = message
-        problem = SecondOrderProblem.of(client, model.support, StandardBasis())
-        problem = replace(problem, columns=problem.columns.astype(np.float64))
         coefficients = model.values.astype(np.float64)
+        problem = SecondOrderProblem.of(client, model.support, StandardBasis())
+        problem = problem.in_precision(coefficients.dtype)
         predictions = problem.predictions(coefficients)
 
         value, gradient, hessian = problem.to_second_order(predictions)
         parts = [np.array([value]), upper_half(hessian)]
         if self.with_products:
-            gradient = gradient + self.ridge * coefficients
+            is_slope = model.support >= self.n_intercepts * client.n_outputs
+            gradient = gradient + self.ridge * is_slope * coefficients
             scale = self.n_counted * share_of(client, self.shares, self.n_rows)
             product = scale * upper_half(np.outer(gradient, gradient))
             digits = split_digits(product, _PRODUCT_DIGITS) if self.masked else product
@@ -250,6 +254,7 @@ def coefficient_covariance(
     why_not = _why_no_products(settings)
     method = GradientProducts(
         ridge=ridge,
+        n_intercepts=settings.n_intercepts,
         n_counted=settings.n_counted,
         shares=settings.shares_beside_rows,
         n_rows=settings.n_rows,
@@ -302,7 +307,8 @@ def _covariance(
     if settings.loss.shift_invariant:
         basis = _without_common_shift(k, settings.n_outputs)
     to_original = _to_original_units(model, standardization, settings)
-    bread, rank = _bread(to_original, basis, pooled.hessian + ridge * np.eye(k))
+    with_ridge = pooled.hessian + np.diag(ridge * settings.is_penalised(model))
+    bread, rank = _bread(to_original, basis, with_ridge)
     n_intercepts_of_groups = 0
     if settings.intercept_per_client:
         n_intercepts_of_groups = n_groups * (settings.n_outputs - settings.loss.shift_invariant)
@@ -373,9 +379,7 @@ def _to_original_units(
     atoms, outputs = np.divmod(model.support, settings.n_outputs)
     n_intercepts = settings.n_intercepts
     unit = standardization.target_unit
-    scales = np.append(
-        np.full(n_intercepts, standardization.intercept_scale), standardization.factors
-    )
+    scales = np.append(np.ones(n_intercepts), standardization.factors)
     matrix = np.diag(scales[atoms] * unit)
     if n_intercepts:
         is_slope = atoms >= n_intercepts

@@ -15,6 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sklearn.exceptions import ConvergenceWarning
+
+from .._support.warnings import warn_user
 from ..method import Transport
 from ..sparse_model import Array, SparseModel
 from .covariance import Covariance, coefficient_covariance
@@ -107,6 +110,7 @@ def _fit_few_features(session: Session, grid: Sequence[int]) -> FittedModel:
 
     ridge = settings.ridge(choice.C)
     refitted = refit_model(session, clients, model, selected.history, ridge, settings.polish)
+    _warn_of_lost_gain(selected.history, path.loss_of(model), refitted.history, stats)
     covariance = None
     if settings.polish:
         covariance = _covariance(session, clients, stats, refitted.model, ridge)
@@ -125,6 +129,29 @@ def _fit_few_features(session: Session, grid: Sequence[int]) -> FittedModel:
         covariance=covariance,
         unusual=unusual,
     )
+
+
+def _warn_of_lost_gain(
+    rounds: dict[str, Array], promised: float, closed: dict[str, Array], stats: StandardizationStats
+) -> None:
+    """Warn if elimination kept most of what the rounds gained, and the refit has lost most of it.
+
+    Models of fewer features than the rounds select have a higher loss. By how much is foreseen by
+    the quadratic model, which is wrong where the features that it removed hold a class apart.
+    """
+    unit = stats.standardization.target_unit**2
+    null, last_round = rounds["objective"][[0, -1]] * unit
+    end = closed["objective"][-1]
+    promised = promised * unit
+    has_kept_most = null - promised > (null - last_round) / 2
+    is_lost = null - end < (null - promised) / 2
+    if has_kept_most and is_lost and end > last_round:
+        warn_user(
+            f"the closing exchanges end at a loss of {end:.3g}, where the rounds had "
+            f"{last_round:.3g} and elimination promised {promised:.3g}: a feature that it "
+            "removed counts for more than it seemed; a smaller C, or a larger sparsity, helps",
+            ConvergenceWarning,
+        )
 
 
 def _fit_all_features(session: Session, n_features: int) -> FittedModel:

@@ -760,7 +760,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         problem = "The classes are separated without error on the features taken"
         if error.in_part:
             problem = (
-                "The classes are separated in part on the features taken, and no row is against it"
+                "The classes are separated in part on the features taken, and no row is against it "
+                "that would count"
             )
         raise ValueError(
             f"{problem}, so that their coefficients have no bound with C={self._strength()!r}; "

@@ -154,14 +154,20 @@ def _damped(
     current: Quadratic,
     ridge: float,
 ) -> tuple[Array, Quadratic | None]:
-    """Return b after a step that does not raise the objective; None if rounding is left."""
+    """Return b after a step that does not raise the objective; None if rounding is left.
+
+    Where the loss is nearly zero its rounding is that of its terms, which are larger: there a step
+    that has to be halved, and gains nothing then, is rounding, too.
+    """
     height = current.value + ridge * float(b @ b) / 2
     rounding = ROUNDINGS * np.finfo(np.float64).eps * abs(height)
-    for _ in range(MOST_HALVINGS):
+    for n_halvings in range(MOST_HALVINGS):
         there = b + step
         following = mean_loss(loss, z + there, targets)
-        if following.value + ridge * float(there @ there) / 2 <= height + rounding:
-            return there, following
+        rise = following.value + ridge * float(there @ there) / 2 - height
+        if rise <= rounding:
+            is_rounding = n_halvings > 0 and rise >= -rounding
+            return (b, None) if is_rounding else (there, following)
         step = step / 2
     return b, None
 

@@ -8,16 +8,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._support.warnings import warn_user
 from ..method import Transport
-from ..shared_support.newton import SETTLED, NewtonOnSupport, SupportState
+from ..shared_support.newton import NewtonOnSupport, SupportState
 from ..sparse_model import Array, SparseModel
 from .client_sums import MeanResiduals
-from .newton_steps import take_newton_steps
+from .newton_steps import MOST_CYCLES, take_newton_steps
 from .selection_path import StandardizedClients, support_state
 from .session import NEWTON_STEPS, TOTALS, Session
 from .standardization import StandardizationStats
 
-# Of `NEWTON_STEPS` Newton steps each.
-_MOST_CYCLES = 12
 # An objective that is lower by no more than this number of roundings has not been lowered.
 _ROUNDINGS = 4
 
@@ -60,7 +58,7 @@ def refit_model(
     history : dict of ndarray
         The history of the rounds; empty if there were none.
     ridge : float
-        Weight of half the squared norm of the coefficients beside the mean loss.
+        Weight of half the squared norm of the slopes beside the mean loss.
     polish : bool
         Whether to take steps at all. Without them the model stays as it is, and so does a model
         without features.
@@ -68,7 +66,7 @@ def refit_model(
     Warns
     -----
     ConvergenceWarning
-        If the last step still moved a coefficient.
+        If the last step is not short.
     """
     steps = _newton_steps(session, clients, model, ridge, polish)
     unit = clients.standardization.target_unit**2
@@ -104,28 +102,30 @@ def _newton_steps(
     if settings.is_quadratic or not is_moved:
         return _with_objectives(session, clients, state, ridge, int(is_moved))
 
-    most_exchanges = _MOST_CYCLES * (NEWTON_STEPS + 1)
-    result, first, last = take_newton_steps(
-        session, clients.transport, state, ridge, most_exchanges
-    )
-    if result.state.moved > SETTLED:
+    steps = take_newton_steps(session, clients.transport, state, ridge)
+    result = steps.result
+    if not steps.has_converged:
         warn_user(
-            f"the closing exchanges did not converge in {_MOST_CYCLES * NEWTON_STEPS} Newton steps "
-            f"on {n_features} features; a smaller C, or fewer features, makes them",
+            "the closing exchanges did not converge in "
+            f"{MOST_CYCLES * NEWTON_STEPS} Newton steps on {n_features} features; "
+            "a smaller C, or fewer features, makes them",
             ConvergenceWarning,
         )
+    last = steps.last
     if last is None:
         state = support_state(settings, result.state.model)
         last = float(_with_objectives(session, clients, state, ridge, 0).history["objective"][-1])
     history = {name: column[[0, -1]] for name, column in result.history.items()}
-    return _Steps(result.state.model, history | {"objective": np.array([first, last])})
+    return _Steps(result.state.model, history | {"objective": np.array([steps.first, last])})
 
 
 def _with_objectives(
     session: Session, clients: StandardizedClients, state: SupportState, ridge: float, rounds: int
 ) -> _Steps:
     """Take one exact Newton step, or none, and ask for the objectives before and after it."""
-    method = NewtonOnSupport(1 if session.settings.is_quadratic else NEWTON_STEPS, ridge)
+    settings = session.settings
+    n_steps = 1 if settings.is_quadratic else NEWTON_STEPS
+    method = NewtonOnSupport(n_steps, ridge, unpenalised=settings.unpenalised)
     result = session.run(method, clients.transport, rounds, state=state)
     return _Steps(result.state.model, result.history)
 

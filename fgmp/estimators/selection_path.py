@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil
+from math import ceil, isnan, nan
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._support.displays import html_table
-from .._support.linear_algebra import solve_semidefinite
+from .._support.linear_algebra import inner, solve_semidefinite
 from .._support.optional import needs
 from .._support.warnings import advise_once
 from ..fedgradmp import FedGradMP
@@ -31,7 +31,7 @@ from ..sparse_model import Array, IndexArray, SparseModel
 from .client_sums import HeldOutLosses, with_equal_scores
 from .folds import Fold, GroupFold, deal_clients, n_folds_of, n_group_folds
 from .newton_steps import take_newton_steps
-from .session import NEWTON_STEPS, TOTALS, FitClients, FitSettings, Session
+from .session import TOTALS, FitClients, FitSettings, Session
 from .standardization import Standardization, StandardizationStats, standardization_stats
 
 # A path begins with at least this number of features.
@@ -46,6 +46,9 @@ _MANY_FEATURES = 50
 # Least squares of m noisy rows on k Gaussian features has the excess error k / (m - k - 1) times
 # the noise: unbounded at m = k, and at most the noise itself from m = 2 k + 1 on.
 ROWS_PER_COEFFICIENT = 2
+# Of a standard error, by which elimination measures what a feature gains. The error that is left
+# after a step is about the square of the step.
+_STEP_OF_PATH = 0.1
 # Rounds end if this number of them in a row stalls, and in a fold after a few rounds.
 _STALLED_ROUNDS = 3
 _FOLD_ROUNDS = 5
@@ -86,13 +89,6 @@ class StandardizedClients:
         """Return the same clients, whose federation is built again at its next use."""
         return StandardizedClients(self.clients, self.standardization, self.fold)
 
-    def with_intercept_scale(self, intercept_scale: float) -> "StandardizedClients":
-        """Return the clients with another number in the column of the intercept."""
-        if intercept_scale == self.standardization.intercept_scale:
-            return self
-        standardization = self.standardization.with_intercept_scale(intercept_scale)
-        return StandardizedClients(self.clients, standardization, self.fold)
-
 
 class InitialSize(NamedTuple):
     """How a path begins.
@@ -129,15 +125,21 @@ class EliminationPath:
         H, of the mean loss and the ridge, on the support of b.
     ridge : float
         The ridge in H.
+    is_penalised : ndarray of bool, shape (k,)
+        Which coefficients have it.
     positions : dict of int to ndarray of int
         By number of features which entries of b are left.
+    loss : float
+        The mean loss of b; nan if it is not known.
     """
 
     null_model: SparseModel
     minimiser: SparseModel
     hessian: Array
     ridge: float
+    is_penalised: Array
     positions: Mapping[int, IndexArray]
+    loss: float = nan
 
     @property
     def largest(self) -> int:
@@ -147,8 +149,9 @@ class EliminationPath:
     def model(self, sparsity: int, ridge: float) -> SparseModel:
         """Return the minimiser on `sparsity` features with a ridge; on fewer if there are no more.
 
-        With S the entries that are left and r the ridge it is x_S = (H_SS + (r - ridge) I)^-1
-        (H b)_S. Solved as a correction of b, it has the rounding of what changes.
+        With S the entries that are left, r the ridge, and J the identity but for entries without a
+        ridge, it is x_S = (H_SS + (r - ridge) J)^-1 (H b)_S. Solved as a correction of b, it has
+        the rounding of what changes.
         """
         sparsity = min(sparsity, self.largest)
         if sparsity not in self.positions:  # no features, and none that are always included
@@ -156,9 +159,9 @@ class EliminationPath:
         positions = self.positions[sparsity]
         values = self.minimiser.values.astype(np.float64)
         dropped = np.setdiff1d(np.arange(len(values)), positions)
-        change = ridge - self.ridge
+        change = (ridge - self.ridge) * self.is_penalised[positions]
 
-        restricted = self.hessian[np.ix_(positions, positions)] + change * np.eye(len(positions))
+        restricted = self.hessian[np.ix_(positions, positions)] + np.diag(change)
         pull = self.hessian[np.ix_(positions, dropped)] @ values[dropped]
         pull -= change * values[positions]
         left = values[positions] + solve_semidefinite(restricted, pull)
@@ -167,6 +170,17 @@ class EliminationPath:
             left.astype(self.minimiser.values.dtype),
             self.minimiser.shape,
         )
+
+    def loss_of(self, model: SparseModel) -> float:
+        """Return the mean loss of a model of the path by the quadratic; nan if it is unknown."""
+        if isnan(self.loss):
+            return nan
+        b = self.minimiser
+        x = model.on(b.support)
+        change = x - b.values
+        rise = inner(change, self.hessian @ change) / 2
+        penalties = self.ridge / 2 * self.is_penalised
+        return self.loss + rise - inner(x, penalties * x) + inner(b.values, penalties * b.values)
 
 
 class SelectedFeatures(NamedTuple):
@@ -341,10 +355,8 @@ def select_features(
 ) -> SelectedFeatures:
     """Run rounds of a method from the model without features, and return the best model."""
     settings = session.settings
-    standard_scale = clients.standardization.intercept_scale
     costs_before = Counter(session.totals)
     if size.method == "fedgradmp":
-        clients = clients.with_intercept_scale(float(settings.n_intercepts))
         method: Method = _fedgradmp(settings, size)
         # A run with noise takes no state: it starts from the model without features anyway.
         state: Any = None if settings.is_private else clients.null_model
@@ -368,8 +380,6 @@ def select_features(
     # the steps of the next stages lower the loss.
     takes_last = result.best.round == 0 and np.isfinite(result.coefficients).all()
     coefficients = np.array(result.coefficients if takes_last else result.best.coefficients)
-    scale_ratio = clients.standardization.intercept_scale / (standard_scale or 1)
-    coefficients[: settings.n_intercepts] *= scale_ratio
 
     costs = {name: result.history[name] + costs_before[name] for name in TOTALS}
     n_rounds = int(result.history["round"][-1])
@@ -399,10 +409,15 @@ def _shared_support(settings: FitSettings, n_features: int) -> SharedSupportGrad
     hides the features that matter.
     """
     n_columns = settings.n_intercepts + settings.n_features
+    solver = NewtonOnSupport(
+        ridge=settings.selection_ridge(settings.C),
+        allow_inexact=True,
+        unpenalised=settings.unpenalised,
+    )
     return SharedSupportGradMP(
         n_features,
         CountSketch(rows=1, columns=max(n_columns, 2)),
-        NewtonOnSupport(ridge=settings.selection_ridge(settings.C), allow_inexact=True),
+        solver,
         selection=settings.selection,
         pruning="largest",
     )
@@ -436,15 +451,18 @@ def eliminate_backwards(
     null_model = clients.null_model
     has_always_included = len(settings.always_include) > 0
     if len(model.used_atoms) <= settings.n_intercepts and not has_always_included:
-        return EliminationPath(null_model, null_model, np.empty((0, 0)), ridge, {})
+        none = np.zeros(0, np.bool_)
+        return EliminationPath(null_model, null_model, np.empty((0, 0)), ridge, none, {})
 
     state = support_state(settings, model)
+    loss = nan
     if settings.is_quadratic:
-        state = session.query(NewtonOnSupport(ridge=ridge), clients.transport, state)
+        method = NewtonOnSupport(ridge=ridge, unpenalised=settings.unpenalised)
+        state = session.query(method, clients.transport, state)
     else:
-        most_exchanges = NEWTON_STEPS + 1
-        steps = take_newton_steps(session, clients.transport, state, ridge, most_exchanges)
+        steps = take_newton_steps(session, clients.transport, state, ridge, _STEP_OF_PATH)
         state = steps.result.state
+        loss = nan if steps.last is None else steps.last
     minimiser = state.model
     hessian = state.curvature.astype(np.float64)
     positions = {settings.n_chosen(minimiser): np.arange(len(minimiser.support))}
@@ -452,15 +470,21 @@ def eliminate_backwards(
     least = 0 if has_always_included else 1
     for n_features, left, _ in backwards(minimiser, hessian, settings.selection, least):
         positions[n_features] = left
-    return EliminationPath(null_model, minimiser, hessian, ridge, positions)
+    is_penalised = settings.is_penalised(minimiser)
+    return EliminationPath(null_model, minimiser, hessian, ridge, is_penalised, positions, loss)
 
 
 def support_state(settings: FitSettings, model: SparseModel) -> SupportState:
-    """Return a model as the start of Newton steps: all outputs of its atoms, and the intercept."""
+    """Return a model as the start of Newton steps: all outputs of its atoms, and the intercept.
+
+    In float64, and so are the sums then: rounding of float32 is more than a ten thousandth of a
+    standard error.
+    """
     n_outputs = settings.n_outputs
     positions = np.add.outer(model.used_atoms * n_outputs, np.arange(n_outputs)).reshape(-1)
     support = settings.selection.add_always_included(positions, model.shape)
-    return SupportState(SparseModel(support, model.on(support), model.shape))
+    values = model.on(support).astype(np.float64)
+    return SupportState(SparseModel(support, values, model.shape))
 
 
 # Stage 4: model selection.

@@ -223,7 +223,7 @@ folds, n_folds, is_secure, is_private
         return self.sparsity == "cv" or len(self.strengths) > 1
 
     def ridge(self, C: float) -> float:
-        """Return the weight of half the squared norm of the coefficients beside the mean loss."""
+        """Return the weight of half the squared norm of the slopes beside the mean loss."""
         return float(1 / (C * self.total_weight))
 
     def selection_ridge(self, C: float) -> float:
@@ -240,9 +240,18 @@ folds, n_folds, is_secure, is_private
         return 0.0 if self.is_quadratic else _LEAST_SELECTION_RIDGE
 
     @property
+    def unpenalised(self) -> tuple[int, ...]:
+        """The atoms without a ridge: the intercept."""
+        return (0,) * self.n_intercepts
+
+    def is_penalised(self, model: SparseModel) -> Array:
+        """Return which coefficients of a model have a ridge."""
+        return np.asarray(model.support >= self.n_intercepts * self.n_outputs)
+
+    @property
     def selection(self) -> Selection:
         """A feature counts once, with all its outputs; what is always included does not count."""
-        always_include = (0,) * self.n_intercepts
+        always_include = self.unpenalised
         always_include += tuple(self.n_intercepts + column for column in self.always_include)
         if self.block_of is not None:
             of_columns = tuple(self.n_intercepts + block for block in self.block_of)

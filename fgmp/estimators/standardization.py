@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,10 +15,6 @@ from ..method import Transport
 from ..sparse_model import Array, SparseModel
 from .client_sums import Moments, PooledMoments
 from .session import FitSettings, Session
-
-# The number in the column of the intercept. A ridge on its coefficient then has 1/4096 of the
-# effect that it has on others, whose columns have the standard deviation one.
-INTERCEPT_SCALE = 64.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +32,8 @@ class Standardization:
         0 and 1 for labels.
     centred_per_client : bool
         Whether each client subtracts its own means from its rows, instead of the centres.
-    intercept_scale : float
-        The number in the constant column, or 0 if there is no such column.
+    n_intercepts : int
+        1 if there is a column of ones for the intercept, else 0.
     null_intercept : ndarray, shape (n_outputs,)
         The intercept of the model without features, as a prediction in the new units.
     """
@@ -47,7 +43,7 @@ class Standardization:
     target_centre: float
     target_unit: float
     centred_per_client: bool
-    intercept_scale: float
+    n_intercepts: int
     null_intercept: Array
 
     @classmethod
@@ -65,18 +61,9 @@ class Standardization:
         return asdict(self)
 
     @property
-    def n_intercepts(self) -> int:
-        """Number of constant columns, 0 or 1."""
-        return int(self.intercept_scale > 0)
-
-    @property
     def has_features(self) -> bool:
         """Whether any column can be selected."""
         return bool(self.factors.any())
-
-    def with_intercept_scale(self, intercept_scale: float) -> Standardization:
-        """Return the standardization with another number in the constant column."""
-        return replace(self, intercept_scale=intercept_scale)
 
     def of_features(self, X: Any, centre: Array, out: Array | None = None) -> Any:
         """Return features in these units, of the precision of X, sparse if X is sparse.
@@ -89,16 +76,14 @@ class Standardization:
             features = out
             if features is None:
                 features = np.empty((len(X), n_intercepts + len(self.factors)), precision)
-            features[:, :n_intercepts] = self.intercept_scale
+            features[:, :n_intercepts] = 1
             np.subtract(X, centre.astype(precision), out=features[:, n_intercepts:])
             features[:, n_intercepts:] *= self.factors.astype(precision)
             return features
 
         # The centre is subtracted from no stored number: S - u c' keeps S sparse.
         scaled = X.data * self.factors.astype(precision)[X.indices]
-        constant = sparse.csr_array(
-            np.full((X.shape[0], n_intercepts), self.intercept_scale, precision)
-        )
+        constant = sparse.csr_array(np.ones((X.shape[0], n_intercepts), precision))
         stored = sparse.hstack(
             [constant, sparse.csr_array((scaled, X.indices, X.indptr), shape=X.shape)],
             format="csr",
@@ -108,8 +93,7 @@ class Standardization:
 
     def null_model(self, loss: Loss, dtype: np.dtype[Any]) -> SparseModel:
         """Return the model without features: zero, or the intercept that the targets alone give."""
-        intercept = self.null_intercept / (self.intercept_scale or 1)
-        values = intercept[: self.n_intercepts * loss.n_outputs].astype(dtype)
+        values = self.null_intercept[: self.n_intercepts * loss.n_outputs].astype(dtype)
         shape = loss.model_shape(self.n_intercepts + len(self.factors))
         return SparseModel(np.arange(len(values)), values, shape)
 
@@ -122,9 +106,7 @@ class Standardization:
         intercepts = coefficients[: self.n_intercepts]
         slopes = (coefficients[self.n_intercepts :].T * self.factors).T * self.target_unit
         intercept = (
-            intercepts.sum(axis=0) * self.intercept_scale * self.target_unit
-            + self.target_centre
-            - self.centre @ slopes
+            intercepts.sum(axis=0) * self.target_unit + self.target_centre - self.centre @ slopes
         )
         return np.concatenate([np.reshape(intercept, (1, *slopes.shape[1:])), slopes])
 
@@ -210,7 +192,7 @@ def _stats_of_moments(moments: PooledMoments, settings: FitSettings) -> Standard
         target_centre=target_centre,
         target_unit=target_unit,
         centred_per_client=settings.intercept_per_client,
-        intercept_scale=INTERCEPT_SCALE * settings.n_intercepts,
+        n_intercepts=settings.n_intercepts,
         null_intercept=null_intercept,
     )
     deviations = np.where(is_constant, 0, np.sqrt(square[:p])) * unit[:p]

@@ -8,7 +8,7 @@ the support up to a rotation. Therefore this is not a privacy mechanism.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import inf, prod
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -42,6 +42,9 @@ SETTLED = 1e-4
 
 # Of the objective: sums under masks are whole multiples of 2^-40, one for each client.
 _LEAST_VISIBLE_GAIN = 1e-10
+
+# Of the objective: where losses are saturated, they are linear, and zero gains all of it.
+_SATURATED = 1e-2
 
 # In log-odds: a Newton step towards infinity takes separated rows about 1 ahead,
 _AHEAD = 0.1
@@ -219,10 +222,20 @@ class Separated(ValueError):
 
 
 class _NewtonStep(NamedTuple):
-    """A Hessian, and the step to the minimiser of the quadratic model with it."""
+    """A step to the minimiser of a quadratic model, or what comes nearest to one.
+
+    Attributes
+    ----------
+    hessian, step : ndarray
+        H, and s.
+    left : float
+        x'(H s + g): what zero gains, to first order, along directions that have a gradient and no
+        curvature.
+    """
 
     hessian: Array
     step: Array
+    left: float
 
 
 @dataclass(frozen=True)
@@ -231,7 +244,8 @@ class NewtonOnSupport(SupportSolver):
 
     Client i sends in one vector the upper half of its Hessian H on the support, its gradient g, and
     with several steps f_i and the share of its rows on the wrong side. The server goes to the
-    minimiser of the quadratic model of f(x) + (ridge/2) ||alpha||^2. If it is not unique, one step
+    minimiser of the quadratic model of f(x) + (ridge/2) ||alpha||^2, where the norm leaves
+    `unpenalised` atoms out. If it is not unique, one step
     ends at the minimiser of minimum norm, and several steps take the shortest way.
 
     There are two uses. **To the minimiser in one round**: one step for the squared loss, for which
@@ -246,6 +260,8 @@ class NewtonOnSupport(SupportSolver):
         Weight of the squared norm of the coefficients, at least 0.
     allow_inexact : bool, default False
         Whether one step is allowed for a loss for which it is not exact.
+    unpenalised : tuple of int, default ()
+        Atoms without a ridge, such as a column of ones that stands for an intercept.
 
     Raises
     ------
@@ -265,9 +281,9 @@ class NewtonOnSupport(SupportSolver):
     a point that ran away, where a loss has hardly any curvature, no step leads back, and from zero
     Newton steps converge.
 
-    Without a ridge, a softmax Hessian arrives with its mean curvature along the directions that
-    change all classes of a feature alike. It has none of its own there, and no step moves along
-    them.
+    A softmax Hessian arrives with its mean curvature along the directions that change all classes
+    of a feature alike, if these have no ridge. It has none of its own there, and no step moves
+    along them.
 
     The units of the features do not matter. A step leaves a fraction of the error: about the
     machine precision times the square of the condition number of the pooled columns, scaled to
@@ -291,6 +307,7 @@ class NewtonOnSupport(SupportSolver):
     steps: int = 1
     ridge: float = 0.0
     allow_inexact: bool = field(default=False, kw_only=True, repr=False)
+    unpenalised: tuple[int, ...] = field(default=(), kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -357,16 +374,20 @@ class NewtonOnSupport(SupportSolver):
 
     def client_update(self, client: Client, message: Message, rng: np.random.Generator) -> Array:
         """Return f_i on the support to second order, as `update_spec` lays it out."""
-        model, is_last = message[:2]
+        model: SparseModel = message[0]
+        is_last: int = message[1]
         problem = SecondOrderProblem.of(client, model.support, self.dictionary)
+        problem = problem.in_precision(model.values.dtype)
         predictions = problem.predictions(model.values)
         if is_last:
             value = problem.value(predictions)
             parts = []
         else:
             value, gradient, hessian = problem.to_second_order(predictions)
-            if self.ridge == 0:
-                hessian, gradient = regularize_null_directions(hessian, gradient, problem.shifts)
+            # A ridge gives shifts curvature, where there is one.
+            is_free = self.ridges(model) == 0
+            shifts = problem.shifts[:, problem.shifts[is_free].any(axis=0)]
+            hessian, gradient = regularize_null_directions(hessian, gradient, shifts)
             parts = [upper_half(hessian), gradient]
         if self.steps > 1:
             values = [value]
@@ -383,7 +404,7 @@ class NewtonOnSupport(SupportSolver):
         if self._asks_about_step(state):
             _refuse_separated_in_part(len(x), share_back=mean[1], share_ahead=mean[2])
             mean = mean[:2]
-        value = self._objective(x, mean)
+        value = self._objective(state.model, mean)
         is_worse = self.steps > 1 and value > state.value + _tolerated_rise(state)
         if self._is_last(state):
             return _ended(state, value, is_worse)
@@ -397,7 +418,9 @@ class NewtonOnSupport(SupportSolver):
                 state = replace(state, step=state.step / 2, damping=state.damping / 2)
         else:
             newton = self._newton_step(state.model, mean)
-            is_lost = not np.isfinite(newton.step).all()  # a saturated loss has no curvature left
+            is_lost = not np.isfinite(newton.step).all()
+            if self.steps > 1:  # a saturated loss has no curvature left, whatever its gradient
+                is_lost |= newton.left > _SATURATED * abs(value)
             state = self._accepted(state, value, newton, is_lost)
 
         if is_lost and not tried_zero:
@@ -407,10 +430,21 @@ class NewtonOnSupport(SupportSolver):
         done = state.done + 1 if self.steps > 1 else state.done
         return super().server_update(replace(state, done=done, tried_zero=tried_zero), values)
 
-    def _objective(self, x: Array, mean: Array) -> float:
-        """Return f + (ridge/2) ||x||^2 at the model that was sent, without f for a single step."""
+    def ridges(self, model: SparseModel) -> Array:
+        """Return the ridge of each coefficient of a model, in the precision of the model."""
+        n_outputs = prod(model.shape[1:])
+        is_penalised = ~np.isin(model.support // n_outputs, self.unpenalised)
+        # A NumPy number of float64 would widen float32.
+        return is_penalised.astype(model.values.dtype) * float(self.ridge)
+
+    def penalty(self, model: SparseModel) -> float:
+        """Return (ridge/2) ||x||^2, without unpenalised atoms."""
+        return inner(model.values, self.ridges(model) * model.values) / 2
+
+    def _objective(self, model: SparseModel, mean: Array) -> float:
+        """Return f and the penalty at the model that was sent, without f for a single step."""
         f = float(mean[-2]) if self.steps > 1 else 0.0
-        return f + float(self.ridge) / 2 * inner(x, x)
+        return f + self.penalty(model)
 
     def _newton_step(self, model: SparseModel, mean: Array) -> _NewtonStep:
         """Return the step to the minimiser of the quadratic model.
@@ -420,21 +454,22 @@ class NewtonOnSupport(SupportSolver):
         """
         x = model.values
         k = len(x)
-        ridge = float(self.ridge)  # a NumPy number would widen float32
+        ridges = self.ridges(model)
         size = size_of_half(k)
-        hessian = symmetric_from_half(mean[:size], k) + ridge * np.eye(k, dtype=mean.dtype)
-        gradient = mean[size : size + k] + ridge * x
+        hessian = symmetric_from_half(mean[:size], k) + np.diag(ridges)
+        gradient = mean[size : size + k] + ridges * x
 
         solved = solve_definite(hessian, gradient)
         if solved is not None:
-            return _NewtonStep(hessian, -solved[1])
-        if self.steps > 1:
-            return _NewtonStep(hessian, -solve_semidefinite(hessian, gradient))
-        metric = None
-        if not self.dictionary.orthonormal:
-            metric = self.dictionary.inner_products(model.support)
-        minimiser = solve_semidefinite(hessian, hessian @ x - gradient, metric)
-        return _NewtonStep(hessian, minimiser - x)
+            step = -solved[1]
+        elif self.steps > 1:
+            step = -solve_semidefinite(hessian, gradient)
+        else:
+            metric = None
+            if not self.dictionary.orthonormal:
+                metric = self.dictionary.inner_products(model.support)
+            step = solve_semidefinite(hessian, hessian @ x - gradient, metric) - x
+        return _NewtonStep(hessian, step, left=inner(x, hessian @ step + gradient))
 
     def _accepted(self, state: State, value: float, newton: _NewtonStep, is_lost: bool) -> State:
         """Return the state with the model as the best so far, and the step to try from it."""
