@@ -531,3 +531,11 @@ def test_as_many_coefficients_as_rows_have_no_error_and_the_note_says_so():
     assert np.isnan(summary.columns["standard_error_by_group"]).all()
     for text in (repr(model.summary()), *notes):
         assert "t(-" not in text and "t(0)" not in text and "collinear" not in text
+
+
+def test_column_that_is_called_as_the_intercept_does_not_share_its_name():
+    """Rows of a summary have names of their own."""
+    X, y, groups = table_in_several_units(0)
+    X = X.rename(columns={X.columns[0]: "(intercept)"})
+    frame = fgmp.FedGradMPRegressor("all").fit(X, y, groups).summary().to_frame()
+    assert frame.index.tolist() == ["((intercept))", *X.columns]

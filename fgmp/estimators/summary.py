@@ -293,14 +293,17 @@ def _intervals_of_ratio(ratio: str, columns: dict[str, Array], is_slope: Array) 
 
 
 def _feature_names(model: Any, covariance: Covariance) -> Array:
-    """Return the name of the feature of each coefficient."""
+    """Return the name of the feature of each coefficient, and of the intercept one of its own."""
     is_numbered = not hasattr(model, "encoding_") and not hasattr(model, "feature_names_in_")
     # A model of a million columns without names has a few coefficients.
     names = None if is_numbered else names_of_features(model)
+    intercept = "(intercept)"
+    while names is not None and intercept in names:
+        intercept = f"({intercept})"
     found = np.empty(len(covariance.columns), object)
     for index, column in enumerate(covariance.columns.tolist()):
         if column < 0:
-            found[index] = "(intercept)"
+            found[index] = intercept
         else:
             found[index] = f"x{column}" if names is None else names[column]
     return found
