@@ -638,6 +638,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
 
     def _always_included(self) -> tuple[int, ...]:
         """Return the columns of numbers of what is always included."""
+        if self.always_include is None:
+            return ()
         indices = columns_of_names("always_include", self.always_include, self._input_names())
         if hasattr(self, "encoding_"):
             return self.encoding_.columns_of(sorted(indices))
