@@ -133,8 +133,29 @@ def test_column_that_separates_the_classes_stays(n_classes, C, seed):
             assert objective[-1] < objective[0] / 4
 
 
+def counts_without_events(seed):
+    """Return a column of noise and a flag, without which there are no events."""
+    rng = np.random.default_rng(seed)
+    scores, noise = rng.standard_normal((240, 2)).T
+    y = np.where(scores > 0, rng.poisson(3, 240), 0)
+    return np.column_stack([noise, scores > 0]), y, np.arange(240) % 4
+
+
+# The coefficient of the flag is so large from seed 9 that the curvature has nearly vanished, and
+# elimination takes it for the column that matters less.
+@pytest.mark.parametrize("seed", [9, 0])
+@pytest.mark.parametrize("secure", [False, True])
+def test_flag_without_which_there_are_no_events_stays(secure, seed):
+    """Where elimination loses it, the largest entries are taken; without a ridge it is refused."""
+    X, y, groups = counts_without_events(seed)
+    model = fgmp.FedGradMPRegressor(1, loss="poisson", C=100, secure=secure).fit(X, y, groups)
+    assert model.support_.tolist() == [1]
+    with pytest.raises(ValueError, match="separated"):
+        model.set_params(C=np.inf).fit(X, y, groups)
+
+
 def test_refit_that_loses_what_the_rounds_had_found_warns(monkeypatch):
-    """Elimination that takes the wrong column is said."""
+    """Where elimination and the largest entries take the wrong column, it is said."""
     backwards = selection_path.backwards
 
     def of_wrong_column(minimiser, hessian, selection, least):
@@ -143,6 +164,11 @@ def test_refit_that_loses_what_the_rounds_had_found_warns(monkeypatch):
             yield point._replace(positions=kept)
 
     monkeypatch.setattr(selection_path, "backwards", of_wrong_column)
+    monkeypatch.setattr(
+        selection_path.EliminationPath,
+        "largest_entries",
+        lambda path, sparsity, selection: path.model(sparsity, path.ridge),
+    )
     X, y, groups = separated(47)
     with pytest.warns(ConvergenceWarning, match="removed counts for more than it seemed"):
         fgmp.FedGradMPClassifier(1, C=100).fit(X, y, groups)

@@ -22,9 +22,11 @@ from ..method import Transport
 from ..sparse_model import Array, SparseModel
 from .covariance import Covariance, coefficient_covariance
 from .own_intercepts import intercepts_by_newton
-from .refit import intercepts_from_means, refit_model, with_total_costs
+from .refit import RefittedModel, intercepts_from_means, refit_model, with_total_costs
 from .selection_path import (
+    EliminationPath,
     InitialSize,
+    SelectedFeatures,
     SparsityPath,
     StandardizedClients,
     all_features,
@@ -106,13 +108,10 @@ def _fit_few_features(session: Session, grid: Sequence[int]) -> FittedModel:
         clients = clients.without_table()  # beside the tables of the folds
     choice = _choose(session, rows, stats, grid, size)
     path = eliminate_backwards(session, clients, selected.model, settings.selection_ridge(choice.C))
-    model = path.model(choice.sparsity, settings.path_ridge(choice.C))
-
-    ridge = settings.ridge(choice.C)
-    refitted = refit_model(session, clients, model, selected.history, ridge, settings.polish)
-    _warn_of_lost_gain(selected.history, path.loss_of(model), refitted.history, stats)
+    refitted = _refit(session, clients, selected, path, choice)
     covariance = None
     if settings.polish:
+        ridge = settings.ridge(choice.C)
         covariance = _covariance(session, clients, stats, refitted.model, ridge)
     table, intercepts = _in_original_units(session, rows, stats, refitted.model)
     unusual = compare_units(session, rows, stats)
@@ -131,27 +130,56 @@ def _fit_few_features(session: Session, grid: Sequence[int]) -> FittedModel:
     )
 
 
-def _warn_of_lost_gain(
-    rounds: dict[str, Array], promised: float, closed: dict[str, Array], stats: StandardizationStats
-) -> None:
-    """Warn if elimination kept most of what the rounds gained, and the refit has lost most of it.
+class _Choice(NamedTuple):
+    """A sparsity and a C, and how they were chosen, if they were."""
+
+    sparsity: int
+    C: float
+    cross_validation: SparsityPath | None = None
+
+
+def _refit(
+    session: Session,
+    clients: StandardizedClients,
+    selected: SelectedFeatures,
+    path: EliminationPath,
+    choice: _Choice,
+) -> RefittedModel:
+    """Return the refit of the model of a path; of its largest entries where that is much better.
 
     Models of fewer features than the rounds select have a higher loss. By how much is foreseen by
-    the quadratic model, which is wrong where the features that it removed hold a class apart.
+    the quadratic of the path, which is wrong where a feature that it removes holds classes apart,
+    or rows without events: its coefficient is large, and its curvature has nearly vanished.
+    FedGradMP prunes by size, which is right there.
     """
-    unit = stats.standardization.target_unit**2
-    null, last_round = rounds["objective"][[0, -1]] * unit
-    end = closed["objective"][-1]
-    promised = promised * unit
-    has_kept_most = null - promised > (null - last_round) / 2
-    is_lost = null - end < (null - promised) / 2
-    if has_kept_most and is_lost and end > last_round:
+    settings = session.settings
+    ridge = settings.ridge(choice.C)
+    history = selected.history
+    unit = clients.standardization.target_unit**2
+
+    def refitted(model: SparseModel) -> RefittedModel:
+        return refit_model(session, clients, model, history, ridge, settings.polish)
+
+    model = path.model(choice.sparsity, settings.path_ridge(choice.C))
+    null, last_round = history["objective"][[0, -1]] * unit
+    promised = path.loss_of(model) * unit
+    found = refitted(model)
+    promises_half = null - promised >= (null - last_round) / 2  # not if nothing is promised
+    highest = max(null - (null - promised) / 2, last_round)
+    if not promises_half or found.objective <= highest:
+        return found
+
+    other = refitted(path.largest_entries(choice.sparsity, settings.selection))
+    if other.objective < found.objective:
+        found = other
+    if found.objective > highest:
         warn_user(
-            f"the closing exchanges end at a loss of {end:.3g}, where the rounds had "
-            f"{last_round:.3g} and elimination promised {promised:.3g}: a feature that it "
-            "removed counts for more than it seemed; a smaller C, or a larger sparsity, helps",
+            f"the closing exchanges end at a loss of {found.objective:.3g}, where the rounds had "
+            f"{last_round:.3g} and elimination promised {promised:.3g}: a feature that it removed "
+            "counts for more than it seemed; a smaller C, or a larger sparsity, helps",
             ConvergenceWarning,
         )
+    return found
 
 
 def _fit_all_features(session: Session, n_features: int) -> FittedModel:
@@ -198,14 +226,6 @@ def _fit_with_noise(session: Session, sparsity: int) -> FittedModel:
         n_rounds=selected.n_rounds,
         history=selected.history,
     )
-
-
-class _Choice(NamedTuple):
-    """A sparsity and a C, and how they were chosen, if they were."""
-
-    sparsity: int
-    C: float
-    cross_validation: SparsityPath | None = None
 
 
 def _choose(

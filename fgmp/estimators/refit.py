@@ -36,6 +36,11 @@ class RefittedModel(NamedTuple):
     model: SparseModel
     history: dict[str, Array]
 
+    @property
+    def objective(self) -> float:
+        """The mean loss at the end."""
+        return float(self.history["objective"][-1])
+
 
 def refit_model(
     session: Session,

@@ -7,7 +7,7 @@ path. Cross-validation selects one of them.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil, isnan, nan
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from ..fedgradmp import FedGradMP
 from ..method import Method, Transport
 from ..recording import Run
 from ..run.callbacks import stop_when_stalled
+from ..selection import Selection
 from ..shared_support.elimination import backwards
 from ..shared_support.method import SharedState, SharedSupportGradMP
 from ..shared_support.newton import NewtonOnSupport, SupportState
@@ -170,6 +171,11 @@ class EliminationPath:
             left.astype(self.minimiser.values.dtype),
             self.minimiser.shape,
         )
+
+    def largest_entries(self, sparsity: int, selection: Selection) -> SparseModel:
+        """Return the minimiser with its `sparsity` largest features only, in common units."""
+        support = selection.select_from(self.minimiser, sparsity)
+        return replace(self.minimiser, support=support, values=self.minimiser.on(support))
 
     def loss_of(self, model: SparseModel) -> float:
         """Return the mean loss of a model of the path by the quadratic; nan if it is unknown."""
