@@ -78,7 +78,7 @@ import numpy as np
 from joblib import cpu_count
 
 import fgmp
-from book import METHODS, claim, curve, each, floor, gradation, listed, name_lines, panels
+from book import METHODS, alt, claim, curve, each, floor, gradation, listed, name_lines, panels
 
 
 # %% [markdown]
@@ -149,8 +149,9 @@ summed = grid("FedIterHT", learning_rates, summed_feds)
 
 
 # %% [markdown]
-# The paper shows two quantities: the relative error, and the squared loss, here divided by its value at the start,
-# which makes the seeds comparable. A run that was stopped stays at its last value, far above the frame.
+# The paper shows the rates that diverge in one panel and the smaller ones in another, and of these the relative error
+# and the squared loss. Here both have both; the loss is divided by its value at the start, which makes the seeds
+# comparable. A run that was stopped stays at its last value, far above the frame.
 
 # %%
 def curves(trial, column):
@@ -159,28 +160,66 @@ def curves(trial, column):
 
 
 # %% tags=["hide-input"]
-def draw(ax, tuning, quantity, title, frame):
-    for trial, style in zip(tuning.trials, gradation(len(tuning.trials)), strict=True):
-        label = f"{trial.parameters['learning_rate']:g}"
-        curve(ax, range(rounds + 1), curves(trial, quantity), label, band=(50, 50), markevery=3, **style)
-    floor(ax, 1, "zero model", linestyle=":")
-    ax.set(yscale="log", ylim=frame, title=title)
+PUBLISHED = 4e-3  # the smallest rate that the paper reports as diverging
+ALL_RATES = sorted(set(learning_rates))
+COLUMNS = (f"{PUBLISHED:g} and above", f"below {PUBLISHED:g}")
+FRAMES = {"relative_error": (0.1, 1e6), "objective": (0.1, 1e6)}  # of the panels on the left
+NAMES = {"relative_error": "relative error", "objective": "squared loss / its start"}
+
+
+def draw_figure_8(tuning, title):
+    fig, axes = panels(2, 2, width=3.75, height=2.1, sharex=True)
+    for row, (quantity, frame) in zip(axes, FRAMES.items(), strict=True):
+        for trial, style in zip(tuning.trials, gradation(len(ALL_RATES)), strict=True):
+            rate = trial.parameters["learning_rate"]
+            look = style | dict(band=(50, 50), markevery=1 if rate >= PUBLISHED else 3)
+            curve(row[int(rate < PUBLISHED)], range(rounds + 1), curves(trial, quantity), f"{rate:g}", **look)
+        for ax in row:
+            floor(ax, 1, "_zero model", linestyle=":")
+        row[0].set(ylabel=NAMES[quantity], yscale="log", ylim=frame)
+        row[1].set(ylim=(0, 2))
+    return finished(fig, axes, title)
 
 
 # %% tags=["hide-input"]
-fig, axes = panels(2, width=4.4, height=3.2, sharex=True)
-frames = {"relative_error": (0.5, 50), "objective": (0.02, 500)}
-for ax, (quantity, frame) in zip(axes, frames.items(), strict=True):
-    draw(ax, summed, quantity, quantity.replace("_", " ").replace("objective", "squared loss / its start"), frame)
-    ax.set(xlabel="round")
-_ = fig.legend(*axes[0].get_legend_handles_labels(), title="learning rate", loc="outside right center")
+def finished(fig, axes, title):
+    for ax, words in zip(axes[0], COLUMNS, strict=True):
+        ax.set_title(f"learning rates {words}")
+    for ax in axes[1]:
+        ax.set(xlabel="round")
+    found = [ax.get_legend_handles_labels() for ax in axes[0, ::-1]]
+    fig.legend(*(sum(parts, []) for parts in zip(*found, strict=True)), loc="outside lower center", ncols=7,
+        columnspacing=1, handlelength=1.4, title="learning rate")
+    fig.suptitle(title)
+    return fig
+
 
 # %% [markdown]
-# *The rates of Figure 8 with the summed loss, which is one of two readings: medians over the seeds.*
+# **The loss as the paper prints it**, a mean over the minibatch:
+
+# %% tags=["figure-8-mean", "hide-input"]
+fig = draw_figure_8(averaged, "Figure 8, loss as printed: a mean over the minibatch")
+alt(fig, "Relative error above and squared loss below, against rounds. Left the three largest rates, right the four "
+    "smaller ones. With the mean over a minibatch every curve stays near its start.")
+
+# %% [markdown]
+# *Figure 8 of the paper with the loss as printed, FedIterHT, $K = 3$: the rates that diverge in the paper (left) do not
+# diverge here, and no rate brings the error down. Medians over the seeds; dotted, the zero model; the
+# axes on the left are logarithmic.*
 #
-# With $K = 3$ and the summed loss the larger rates leave the frame within a few rounds, as the paper reports (line
-# 1367). With the loss as printed there is little to draw: no curve leaves its start by much, and the largest rate is
-# stable, too.
+# The paper reports that the rates on the left diverge (line 1367), and that those on the right come to rest at a poor
+# solution (line 1369). **With a sum over the minibatch** in place of the mean the figure comes near that text:
+
+# %% tags=["figure-8-sum", "hide-input"]
+fig = draw_figure_8(summed, "Figure 8, a sum over the minibatch")
+alt(fig, "The same four panels with the sum over a minibatch. Left all three curves leave the frame within a few "
+    "rounds. Right the rate 0.002 leaves it, too, and the three smaller rates stay near their start.")
+
+# %% [markdown]
+# *Figure 8 with the sum, FedIterHT, $K = 3$: all rates on the left leave the frame within a few rounds, and so does the
+# largest rate on the right, which the paper counts among the stable ones.*
+#
+# The sum is one of two readings that come near the text; the last figure of this notebook has the other one.
 
 # %%
 ends = [np.median(curves(trial, "relative_error")[:, -1]) for trial in averaged.trials]
@@ -192,7 +231,6 @@ print(f"loss as printed, {rounds} rounds: median relative errors of {min(ends):.
 
 # %%
 ERRORS = fgmp.History(objective_on=0)  # without objectives, which take a pass over all rows
-PUBLISHED = 4e-3  # the smallest rate that the paper reports as diverging
 grids = {("averaged", local_iterations): averaged, ("summed", local_iterations): summed}
 for K in sorted({min(map_local_iterations), max(map_local_iterations)} - {local_iterations}):
     for words, federations in (("averaged", feds), ("summed", summed_feds)):
@@ -259,7 +297,7 @@ sparse = np.array([[curvature(c, 2 * sparsity) for c in fed.clients] for fed in 
 dense = np.array([[curvature(c, n_features) for c in fed.clients] for fed in feds])
 
 # %% tags=["hide-input"]
-fig, ax = panels(width=8, height=3.8)
+fig, ax = panels(width=7.5, height=3.6)
 curve(ax, range(1, n_clients + 1), np.sort(2 / sparse), "$2\\tau$-sparse directions", **METHODS["FedIterHT"])
 curve(ax, range(1, n_clients + 1), np.sort(2 / dense), "all directions", **METHODS["FedAvg"])
 low, high = min(rates), max(rates)
@@ -315,19 +353,20 @@ long_rates = sorted(set(long_learning_rates))
 long_runs = {rate: each(long_run, [(fed, rate) for fed in feds[:n_costly_seeds]]) for rate in long_rates}
 
 # %% tags=["hide-input"]
-fig, axes = panels(len(long_rates), width=4.8, height=3.2, sharey=True, squeeze=False)
+fig, axes = panels(len(long_rates), width=3.75, height=3, sharey=True, squeeze=False)
 for ax, (rate, several) in zip(axes[0], long_runs.items(), strict=True):
-    for fed, run, style in zip(feds, several, gradation(n_costly_seeds), strict=False):
+    for fed, run, marker in zip(feds, several, "osD^vPX<>*", strict=False):
         label = f"{np.isin(np.flatnonzero(fed.truth), run.support).sum()} of {sparsity} found"
-        ax.plot(run.history["round"], run.history["relative_error"], label=label, markevery=5, **style)
+        style = METHODS["FedIterHT"] | dict(marker=marker, markevery=5)
+        ax.plot(run.history["round"], run.history["relative_error"], label=label, **style)
     ax.set(title=f"rate {rate:g} (summed loss: {rate / batch_size:g})", xlabel="round", ylim=(0, 1.3))
     name_lines(ax)
 _ = axes[0, 0].set(ylabel="relative error")
 
 
 # %% [markdown]
-# *FedIterHT with these two rates, one curve for each seed; beside each, how many positions of $x^\#$ are in its last
-# model.*
+# *FedIterHT with these two rates, one curve for each seed: most come to rest far from zero. Beside each stands how many
+# positions of $x^\#$ are in its last model.*
 #
 # How much did the error change from half of the rounds to three quarters, and from there to the end? A run counts as
 # **at rest** if the last change is below 1 %, or less than half of the one before: what can still come is then small.
@@ -380,7 +419,7 @@ def fedgradmp(seed):
 histories = each(fedgradmp, zip(range(4 * n_seeds)))
 errors, exact = np.array([history["relative_error"] for history in histories]), 1e-14
 
-# %% tags=["hide-input"]
+# %% tags=["figure-9", "hide-input"]
 fig, ax = panels(width=6, height=3)
 steps = range(fedgradmp_rounds + 1)
 curve(ax, steps, errors, f"FedGradMP,\nK = {local_iterations}", **METHODS["FedGradMP"])
@@ -389,7 +428,8 @@ ax.set(yscale="log", xlabel="round", ylabel="relative error", xticks=steps, ytic
 name_lines(ax)
 
 # %% [markdown]
-# *Figure 9 of the paper, its error. Median over the seeds; the band spans all seeds.*
+# *Figure 9 of the paper: after four rounds the error of FedGradMP is rounding. Median over the seeds; the band spans
+# all of them.*
 
 # %% tags=["hide-input"]
 claim("fig9-exact",
@@ -420,8 +460,8 @@ limits = np.array([common_limit(sparse[:n_costly_seeds], K) for K in map_Ks])  #
 
 
 # %% [markdown]
-# A cell with a number is stable on every seed. A grey cell says how many runs diverged; a cross means all. The black
-# line is the estimate $2/M_K$ from above, the median over the seeds.
+# A cell with a number is stable on every seed. A grey cell says how many runs diverged; a cross means all of them. The
+# black line is the estimate $2/M_K$ from above, the median over the seeds.
 
 # %% tags=["hide-input"]
 def cells(ax, values, words, colours):
@@ -447,17 +487,20 @@ middle = np.log(np.median(limits, axis=1))
 places = np.interp(middle, np.log(map_rates), range(len(map_rates)), left=-0.5, right=len(map_rates) - 0.5)
 
 # %% tags=["headline", "hide-input"]
-fig, ax = panels(width=8.4, height=3.8)
+fig, ax = panels(width=7.5, height=3.9)
 picture = cells(ax, score, words, colours)
-ax.plot(np.repeat(places, 2), np.repeat(np.arange(len(map_Ks) + 1), 2)[1:-1] - 0.5, color="black")
+steps = np.repeat(np.arange(len(map_Ks) + 1), 2)[1:-1] - 0.5
+ax.plot(np.repeat(places, 2), steps, color="black", label="estimated limit $2/M_K$")
+ax.fill_between([], [], color="0.85", label="runs diverge (×: all)")
 ax.set_xticks(range(len(map_rates)), [f"{rate:g}" for rate in map_rates])
 ax.set_yticks(range(len(map_Ks)), [str(K) for K in map_Ks])
 ax.set(xlabel="learning rate, averaged loss", ylabel="local iterations K")
-ax.set(title=f"FedIterHT, relative error after {rounds} rounds")
+ax.set_title(f"FedIterHT after {rounds} rounds: the relative error, which is 1 for the zero model")
 top = ax.secondary_xaxis("top")
 top.set_xticks(range(len(map_rates)), [f"{rate / batch_size:g}" for rate in map_rates])
 top.set_xlabel("learning rate, summed loss")
-_ = fig.colorbar(picture, label="relative error", extend="both")
+fig.colorbar(picture, label="relative error", extend="both")
+_ = fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=2)
 
 # %% [markdown]
 # No cell of the map is a working one: the best error is still near that of the zero model, and the two best cells stand
