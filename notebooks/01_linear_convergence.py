@@ -171,7 +171,7 @@ errors = np.array(curves).reshape(len(alphas), n_seeds, 2, len(Ks), rounds + 1)
 noiseless, noisy = np.moveaxis(errors, (2, 3), (0, 1))  # each [K, alpha, seed, round]
 pooled, averaged = np.array(lowest).reshape(len(alphas), n_seeds, 2).transpose(2, 0, 1)
 
-# %% tags=["headline", "hide-input"]
+# %% tags=["figure-1", "headline", "hide-input"]
 fig, axes = panels(2, width=3.75, height=3.4, sharex=True)
 for ax, runs, case in zip(axes, (noiseless[0], noisy[0]), ("without noise", "with noise"), strict=True):
     for a, style, values in zip(alphas, gradation(len(alphas)), runs, strict=True):

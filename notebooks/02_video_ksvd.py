@@ -13,7 +13,7 @@
 # differ. They know a dictionary that was learnt from earlier frames. Can they recover the frame together, as
 # well as the dictionary allows?
 #
-# ![The frame, and the frame that FedGradMP recovers from thirty measurements a client](pictures/02_video_ksvd.png)
+# ![The frame, what FedGradMP recovers from thirty measurements a client, and the difference](pictures/02_video_ksvd.png)
 #
 # Fifty clients with thirty measurements each recover a frame of 76,800 pixels to within 1.03 times the error of the
 # best
@@ -218,20 +218,19 @@ recovered = result.x.reshape(height, width)
 print(f"relative error {result.history['relative_error'][-1]:.3g}, floor {smallest / size:.3g}")
 print(f"a client sends {result.history['bytes_up'][1] // n_clients} bytes in a round")
 
-# %% tags=["headline", "hide-input"]
+# %% tags=["figure-2", "headline", "hide-input"]
 difference = frame - recovered
 limit = np.abs(difference).max()
-titles = [f"frame {frame_number}", "recovered by FedGradMP"]
-titles += ["mean training frame", f"difference, from {-limit:.2f} to {limit:.2f}"]
-shown = [frame, recovered, training.mean(axis=0), 0.5 + difference / (2 * limit)]
-alt(images(shown, titles, columns=2, width=3, vmin=0, vmax=1), """The frame, the frame that FedGradMP recovers, the
-    mean training frame, and the difference of the first two. The recovered frame shows the flower at its place, a
-    little blurred; the difference is grey but for the flower.""")
+titles = [f"frame {frame_number}", "recovered by FedGradMP", f"difference, ±{limit:.2f} at most"]
+shown = [frame, recovered, 0.5 + difference / (2 * limit)]
+alt(images(shown, titles, width=2.45, vmin=0, vmax=1), """The frame, the frame that FedGradMP recovers, and the
+    difference of the two. The recovered frame shows the flower at its place, a little blurred; the difference is grey
+    but for the flower.""")
 
 
 # %% [markdown]
-# *Figure 2 of the paper, and the mean training frame. All but the difference share a grey scale from 0 to 1; in the
-# difference of the upper two, grey is zero.*
+# *Figure 2 of the paper: input, result and difference. All that is missing is at the flower. The first two share a grey
+# scale from 0 to 1; in the difference, grey is zero.*
 #
 # The still background is recovered; the flower is in the right place but blurred: five atoms are not enough for a
 # position that none of the training frames shows. The next experiment tells how much of the difference is due to the
