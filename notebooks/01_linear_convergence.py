@@ -177,7 +177,7 @@ for ax, runs, case in zip(axes, (noiseless[0], noisy[0]), ("without noise", "wit
     for a, style, values in zip(alphas, gradation(len(alphas)), runs, strict=True):
         band = (25, 75) if a in (alphas[0], alphas[-1]) else (50, 50)
         curve(ax, range(rounds + 1), values, rf"$\alpha$ = {a:g}", band=band, **style)
-    ax.set(yscale="log", title=f"{case}, K = {Ks[0]}", xlabel="round")
+    ax.set(yscale="log", title=f"{case}, K = {Ks[0]}", xlabel="round", xticks=range(0, rounds + 1, 2))
 axes[0].set(ylabel="relative error")
 floor(axes[0], exact, "counts as exact", inside="left")
 floor(axes[1], np.median(averaged), "average", inside="left", linestyle=":")
@@ -187,9 +187,9 @@ alt(fig, """Relative error against rounds for six heterogeneities. Left, without
     drops to rounding, later for larger alpha. Right, with noise, the curves level off a little above two floors.""")
 
 # %% [markdown]
-# *Figure 1 of the paper, with one local iteration a round. Lines are medians over the seeds; bands, drawn for the
-# smallest and the largest $\alpha$, run from the lower to the upper quartile. "Pooled" and "average" are the two
-# floors.*
+# *Figure 1 of the paper, with one local iteration a round: the larger $\alpha$, the later the drop. Lines are medians
+# over the seeds; bands, drawn for the smallest and the largest $\alpha$, run from the lower to the upper quartile.
+# "Pooled" and "average" are the two floors.*
 #
 # Look at the left panel first. The error falls for some rounds and then drops to rounding in one step: all clients have
 # found the support. With larger $\alpha$ the drop comes later. On the right the curves begin in the same way, then they
@@ -239,18 +239,19 @@ line = rms[..., 1:2] ** np.arange(rounds + 1)
 
 # %% tags=["hide-input"]
 fig, ax = panels(width=6, height=3.2)
-looks = {alphas[0]: METHODS["FedGradMP"], alphas[-1]: dict(color=BLUE, marker="s")}
-for a, style in looks.items():
+looks = gradation(len(alphas))  # the colours of the first figure
+for a, style in {alphas[0]: looks[0], alphas[-1]: looks[-1]}.items():
     place = alphas.index(a)
     ax.plot(np.where(rms[0, place] > 1e-4, rms[0, place], np.nan), label=rf"$\alpha$ = {a:g}", **style)
     ax.plot(line[0, place], ":", color=style["color"], label=rf"line of its first round, $\alpha$ = {a:g}")
 ax.set(yscale="log", ylim=(1e-4, 1.5), xlabel="round", ylabel="root-mean-square relative error")
-ax.legend(loc="lower right")
+fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=2)
 alt(fig, """Root-mean-square error against rounds for the smallest and the largest alpha: each curve lies below the
     dotted straight line through its first round, and then leaves the figure downwards.""")
 
 # %% [markdown]
-# *Solid: the error with one local iteration, down to $10^{-4}$. Dotted: the straight line through its first round.*
+# *Each curve stays below its straight line. Solid: the error with one local iteration, down to $10^{-4}$. Dotted: the
+# line through its first round.*
 #
 # Every curve stays below its line. So "linear" is true as an upper bound, which is what the theorem says, and a weak
 # one: at the largest $\alpha$ the line itself has hardly fallen after fourteen rounds. It is no description of the
@@ -326,8 +327,9 @@ found = np.reshape(each(found_at, tasks), (-1, len(alphas), 3))  # [seed, alpha,
 
 # %% tags=["hide-input"]
 fig, ax = panels(width=5.6, height=3)
-for number, (words, style) in enumerate(zip(("first", "second", "third"), gradation(3), strict=True)):
-    curve(ax, range(len(alphas)), found[..., number], f"{words} local\niteration", band=(25, 75), **style)
+for number, (words, marker) in enumerate(zip(("first", "second", "third"), "o^D", strict=True)):
+    look = METHODS["FedGradMP"] | dict(marker=marker, linewidth=1.6, band=(25, 75))
+    curve(ax, range(len(alphas)), found[..., number], f"{words} iteration", **look)
 floor(ax, 2 * sparsity**2 / n_features, "by chance", inside="left")
 ax.set_xticks(range(len(alphas)), [f"{a:g}" for a in alphas])
 ax.set(xlabel=r"heterogeneity $\alpha$ (not to scale)", ylabel=f"true features merged, of {sparsity}", ylim=(0, None))
@@ -341,7 +343,8 @@ print(f"true features merged: {shown[0]} at alpha = {alphas[0]:g}; {shown[-1]} a
 
 
 # %% [markdown]
-# *Medians and quartiles over ten seeds, means over every fifth client.* At $\alpha = 0$ a client merges half of the
+# *The larger $\alpha$, the fewer true features a client merges. Medians and quartiles over ten seeds, means over every
+# fifth client.* At $\alpha = 0$ a client merges half of the
 # signal at once, and nearly all of it in three iterations. At $\alpha = 10$ it begins with less than half a feature,
 # where chance gives 0.2. Least squares then fits the sum with whatever features were taken, so the next gradient is
 # less blind; but pruning to $\tau$ features spoils the sum again, so the gain is small, and three iterations alone do
@@ -377,8 +380,8 @@ ratios = noisy[..., -1] / pooled  # [K, alpha, seed]
 
 # %% tags=["hide-input"]
 fig, ax = panels(width=5.6, height=3.4)
-for K, style, values in zip(Ks, gradation(len(Ks)), ratios, strict=True):
-    band = (25, 75) if K == Ks[0] else (50, 50)
+for K, marker, values in zip(Ks, "o^Dv<>*" * len(Ks), ratios, strict=False):
+    band, style = (25, 75) if K == Ks[0] else (50, 50), METHODS["FedGradMP"] | dict(marker=marker, linewidth=1.6)
     curve(ax, range(len(alphas)), values.T, f"FedGradMP, K = {K}", band=band, **style)
 above_pooled = (centred / pooled[:, :few]).T
 curve(ax, range(len(alphas)), above_pooled, f"Centred, K = {max(Ks)}", band=(50, 50), color=BLUE, marker="s")
@@ -390,8 +393,8 @@ alt(fig, """Last error over that of pooled least squares, against alpha: FedGrad
     alpha, Centred has none, and the average of clients that know the support lies lowest.""")
 
 # %% [markdown]
-# *Medians over the seeds, with quartiles for the smallest $K$; `Centred` is drawn over three seeds. A value of 1 is
-# pooled least squares on the true support.*
+# *FedGradMP has its peak at a small $\alpha$, and `Centred` has none. Medians over the seeds, with quartiles for the
+# smallest $K$; `Centred` is drawn over three seeds. A value of 1 is pooled least squares on the true support.*
 #
 # Three things separate FedGradMP from 1. The first is the average: with equal weights a client with weak rows (small
 # variance) counts as much as one with strong rows, as the grey line shows. The second is the price of not knowing the
@@ -487,7 +490,8 @@ alt(fig, """Left, rounds until exact against alpha: they grow for the clients as
     means subtracted. Right, the last error with noise over pooled least squares, which becomes nearly level, too.""")
 
 # %% [markdown]
-# *Medians over ten seeds, with their ranges. A run that is not exact after all rounds is drawn one above them.*
+# *With column means subtracted $\alpha$ costs no rounds, and the peak is gone. Medians over ten seeds, with their
+# ranges. A run that is not exact after all rounds is drawn one above them.*
 
 # %% tags=["hide-input"]
 names = [f"alpha = {a:g}" for a in levels]

@@ -77,7 +77,7 @@ from dataclasses import replace
 import numpy as np
 
 import fgmp
-from book import BLUE, METHODS, VERMILLION, alt, claim, curve, each, panels, pooled_error
+from book import BLUE, GREEN, METHODS, VERMILLION, alt, claim, curve, each, panels, pooled_error
 from fgmp import theory
 from fgmp.run.faults import Corrupted
 
@@ -368,7 +368,7 @@ def lying_runs(m, share, seed):
 tasks = [(m, share, seed) for m in row_counts for share in shares for seed in seeds]
 lied = np.reshape(each(lying_runs, tasks), (len(row_counts), len(shares), n_seeds, -1))  # [rows, share, seed, how]
 predicted = [share * abs(1 - lie) or np.nan for share in shares]
-STYLES = dict(zip(COMBINED, [("k", "o"), (BLUE, "s"), (VERMILLION, "^")], strict=True))
+STYLES = dict(zip(COMBINED, [(VERMILLION, "o"), (BLUE, "s"), (GREEN, "^")], strict=True))  # FedGradMP has the mean
 
 
 # %% tags=["hide-input"]
@@ -384,9 +384,9 @@ fig, (left, middle, right) = panels(3, width=2.5, height=3.5)
 curve(left, differences, apart["private"][0].T, "FedGradMP", **METHODS["FedGradMP"])
 curve(left, differences, apart["private"][1].T, "sums first (14)", **METHODS["SharedSupportGradMP"])
 left.set(title="disagree", xlabel="size of a private feature", ylabel="relative error", ylim=(0, 0.4))
-for kind, (color, marker) in zip(("nobody fails", "drops out", "lies"), STYLES.values(), strict=True):
-    label = "no answer, garbage" if kind == "drops out" else kind
-    curve(middle, range(rounds + 1), errors[kind], label, color=color, marker=marker, markevery=2)
+for kind, dashes, marker in zip(("nobody fails", "drops out", "lies"), ("-", "--", ":"), "osX", strict=True):
+    label, look = "no answer, garbage" if kind == "drops out" else kind, dict(linestyle=dashes, marker=marker)
+    curve(middle, range(rounds + 1), errors[kind], label, color=VERMILLION, markevery=2, **look)
 middle.set(title=f"fail: {failing:.0%} of answers", yscale="log", xlabel="round", ylabel="relative error")
 draw_lies(right, lied[-1])
 right.set(title=f"lie: {row_counts[-1]} rows a client", yscale="log", ylabel="last relative error")
