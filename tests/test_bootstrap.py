@@ -66,6 +66,14 @@ def test_plot_of_bootstrap_has_names_and_shares_of_inclusion(genes):
     ax = genes.plot(most=4)
     assert {label.get_text() for label in ax.get_yticklabels()} > {"gene0", "gene3", "gene7"}
     assert [bar.get_width() for bar in ax.patches] == sorted(genes.inclusion)[-4:]
+    assert ax.get_title() == f"4 of {len(genes.names)} features"
+    plt.close("all")
+
+
+def test_plot_of_bootstrap_explains_filled_bars_if_some_are_not(genes):
+    """Three features are in each resample and in the fit; of all, some are not in the fit."""
+    assert genes.plot(most=3).get_xlabel() == "share of 8 resamples"
+    assert genes.plot().get_xlabel() == "share of 8 resamples (filled: in the fit)"
     plt.close("all")
 
 

@@ -98,7 +98,7 @@ class Bootstrap:
         """Draw the share of resamples of the most frequent features; return matplotlib's axes.
 
         Bars of features in the fit are filled. At most `most` features are drawn, and none that no
-        resample selects.
+        resample selects. The title says how many there are.
         """
         with needs("a plot", "matplotlib"):
             import matplotlib.pyplot as plt
@@ -115,7 +115,9 @@ class Bootstrap:
         ax.barh(bars, self.inclusion[order], color=colors, edgecolor="#0072B2")
         names = [self.names[j] for j in order]
         ax.set_yticks(bars, names, parse_math=False)  # a price in $ is no formula
-        ax.set(xlabel=f"share of {len(self.coef)} resamples (filled: in the fit)", xlim=(0, 1))
+        legend = "" if is_in_fit[order].all() else " (filled: in the fit)"
+        ax.set(xlabel=f"share of {len(self.coef)} resamples{legend}", xlim=(0, 1))
+        ax.set_title(f"{len(order)} of {len(self.names)} features")
         return ax
 
 
