@@ -652,7 +652,8 @@ alt(picture, """The relative error at the end, as dots with bars: the oracle is 
     that FedGradMP found next to it, then Centred, FedGradMP and full batches.""")
 
 # %% [markdown]
-# *Dots are medians over the seeds (five of them for the last two), bars span all of them.*
+# *Least squares on the support that FedGradMP found is near the oracle: the support is right, the values are off. Dots
+# are medians over the seeds (five of them for the last two), bars span all of them.*
 #
 # The support is right, or nearly so: least squares on it closes most of the gap. It is the values that are off, by
 # much more than noise in the data of all clients would explain, so the residual is made at the clients. Besides the

@@ -144,7 +144,8 @@ alt(fig, """Relative error against the rows of all clients on two logarithmic ax
 
 
 # %% [markdown]
-# *Medians over the seeds; bands span 5 to 95 percent of them.*
+# *The error falls near the floor, with more clients and with more rows. Medians over the seeds; bands span 5 to 95
+# percent of them.*
 
 # %% [markdown]
 # The two series are two experiments, so each has its own slope: one number for both would be the slope of neither.
@@ -241,7 +242,8 @@ alt(fig, """Against the number of clients: the smallest beta rises beside the ro
     stays level, and the measured error falls.""")
 
 # %% [markdown]
-# *Medians over the seeds, with bands over all of them.* So the measured error has the rate, or nearly, and Theorem 1
+# *What Theorem 1 leaves over stays level, and the measured error falls. Medians over the seeds, with bands over all of
+# them.* So the measured error has the rate, or nearly, and Theorem 1
 # does not give it: it never sees that errors cancel in a mean. (Entry 8 of [ERRATA.md](../ERRATA.md) has the
 # computation.)
 

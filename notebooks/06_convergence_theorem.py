@@ -330,8 +330,8 @@ alt(fig, """Squared error and bound against rounds, in three panels. Without noi
     is exact after one round; with noise the bound levels off below the zero model, and the run far below the bound.""")
 
 # %% [markdown]
-# *Lines are medians over the seeds, bands span all seeds; each panel has its own scale. Squared errors below $10^{-28}$
-# count as exact and are drawn there.*
+# *The bound holds, and it is loose. Lines are medians over the seeds, bands span all seeds; each panel has its own
+# scale. Squared errors below $10^{-28}$ count as exact and are drawn there.*
 #
 # The bound lies above the measurement in every round, on every seed. And it is loose, for two different reasons.
 # Without noise (left) it falls by $\kappa$ each time, while the runs have the right support after one round and are

@@ -155,7 +155,8 @@ alt(see_through(sights, taken=6, words="feature, or atom"), """Twins show every 
 
 
 # %% [markdown]
-# *Drawn as in [19_how_few_rows](19_how_few_rows.ipynb); twins are 20 features apart.*
+# *A dictionary makes the gradient of twins nearly what is missing, and does not help a client with a mean. Drawn as in
+# [19_how_few_rows](19_how_few_rows.ipynb); twins are 20 features apart.*
 #
 # In the standard basis twins show every missing feature twice, and nothing tells which one is meant. The columns of
 # $A\Psi$ are mixtures of all features, hardly correlated, and the gradient is nearly what is missing. But for the
@@ -251,9 +252,10 @@ alt(fig, """Deviation of lengths and of squared lengths against the stable rank,
 
 
 # %% [markdown]
-# *Lines are medians over the dictionaries, bands span all of them. Both black lines start where $\delta_\tau$ starts.
-# The printed value is, for each $C_1$, a line parallel to the broken one. It falls faster than $\delta_\tau$, so for
-# large stable ranks $\delta_\tau$ is above it.*
+# *The constant falls like the root of the stable rank, not like the stable rank. Lines are medians over the
+# dictionaries, bands span all of them. Both black lines start where $\delta_\tau$ starts. The printed value is, for
+# each $C_1$, a line parallel to the broken one. It falls faster than $\delta_\tau$, so for large stable ranks
+# $\delta_\tau$ is above it.*
 #
 # The lengths $\varepsilon$ fall at a slope of $-1/2$. The squares fall a little faster, because for small stable ranks
 # the $\varepsilon^2$ in $2\varepsilon + \varepsilon^2$ is not small; their slope is -0.543 in the median, near $-1/2$
@@ -319,7 +321,8 @@ alt(fig, """Relative error against rounds of clients with twins: in the standard
     dictionary all clients together are exact, and one client alone is so on some seeds only.""")
 
 # %% [markdown]
-# *Medians over the seeds, with quartiles.*
+# *In the dictionary the clients with twins are exact, in the standard basis they are not. Medians over the seeds, with
+# quartiles.*
 
 # %% tags=["hide-input"]
 ends = errors[:, :, -1]

@@ -182,7 +182,8 @@ alt(fig, "Error against the disagreement omega. Left, values that differ: straig
 
 
 # %% [markdown]
-# *Medians over the seeds, bands over all of them.*
+# *Where values differ FedGradMP is as good as least squares on all rows; where features differ it is exact up to a
+# limit. Medians over the seeds, bands over all of them.*
 #
 # **Values.** The error is that of an average: the mean of $N$ clients that are off by $\omega$ each is off by
 # $\omega/\sqrt N$. FedGradMP does as well as least squares on all rows.
@@ -397,7 +398,9 @@ alt(fig, "Three panels. Disagree: FedGradMP is exact until a private feature is 
     "lies leave 0.8. Lie: the mean's error is twice the share of liars, the median's stays near 0.001 to 0.003.")
 
 # %% [markdown]
-# *Medians over the seeds, bands over all of them. "Predicted" is the share of liars times the length of the lie, 2.*
+# *Private features harm beyond a limit (left); answers that are left out cost little, and lies cost all (middle); a
+# median withstands lies (right). Medians over the seeds, bands over all of them. "Predicted" is the share of liars
+# times the length of the lie, 2.*
 #
 # With many rows the mean does what the dotted line says, and the median costs nothing where nobody lies. With 30 % of
 # liars its error is about four times as large as without: all lies are on one side, so the middle of all answers is no

@@ -138,7 +138,8 @@ if hasattr(model, "cv_"):
     ax.set(xlabel="features in the model", ylabel="log loss on rows held out", yscale="linear", xticks=range(0, 14, 2))
 
 # %% [markdown]
-# *Means over the rows held out; a bar is the standard error of the difference from the lowest.*
+# *More features help up to about ten. Means over the rows held out; a bar is the standard error of the difference from
+# the lowest.*
 
 # %% [markdown]
 # ## How sure it is
