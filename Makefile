@@ -7,6 +7,8 @@ CONSTRAINTS ?= -c constraints.txt
 NB ?=
 # One play of each notebook for `make plays`, by its number; all if empty.
 PLAY ?=
+# The number of a figure of the paper for `make figure`.
+N ?=
 # Options for `make lab`, such as --no-browser or --port 9999.
 LAB ?=
 # JupyterLab refuses to start as root, as which containers run; whoever types `make lab` there means it.
@@ -55,7 +57,7 @@ ifdef FGMP_DATA
 export FGMP_DATA := $(abspath $(FGMP_DATA))
 endif
 
-.PHONY: help reproduce test structure dist dist-extras test-flower test-combinatorial test-kernels soak mutants lab plays audit refresh paper site test-site bench bench-full clean
+.PHONY: help reproduce test structure dist dist-extras test-flower test-combinatorial test-kernels soak mutants lab figure plays audit refresh paper site test-site bench bench-full clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' Makefile
@@ -102,6 +104,9 @@ lab: .venv/installed  ## open JupyterLab on the notebooks (LAB="--no-browser --p
 	@trap : INT; $(BIN)/python -m jupyterlab notebooks $(AS_ROOT) $(LAB); code=$$?; \
 	  echo 'Next: make reproduce (all notebooks, and every claim); your own table: notebooks/15_your_own_data.ipynb.'; \
 	  exit $$code
+
+figure: .venv/compiled  ## draw a figure of the paper as PNG and PDF into build/figures (N=3)
+	cd notebooks && $(BOOK) figure $(N)
 
 plays: .venv/engine  ## run what the notebooks propose to change, and compare it with the folded answers (NB=02 PLAY=1)
 	cd notebooks && $(BOOK) plays $(if $(PLAY),--number $(PLAY)) $(NB)

@@ -4,10 +4,15 @@ import json
 import os
 import re
 import shutil
+import sys
 from importlib.util import find_spec
+from itertools import groupby
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "notebooks"))
+from book import ledger, overview, paper_figures  # noqa: E402
+
 # The parts of the book, in the order in which it is read, and the numbers of their notebooks.
 PARTS = {
     "See it": (0, 19, 1, 2, 3),
@@ -19,7 +24,7 @@ PARTS = {
 }
 CONTENTS = {
     "Other runs": ["notebooks/results/*"],
-    "What came out": ["CLAIMS", "ERRATA", "docs/letter", "benchmarks/README"],
+    "What came out": ["CLAIMS", "docs/figures", "ERRATA", "docs/letter", "benchmarks/README"],
     "Symbols": ["docs/symbols"],
     "How do I ...": ["docs/howto", "docs/howto/*"],
     "The module": [
@@ -140,11 +145,34 @@ def front_page():
         yield f"\n```{{toctree}}\n:caption: {caption}\n:hidden:\n:glob:\n:titlesonly:\n\n{pages}\n```\n"
 
 
+def figures_page():
+    """The figures of the paper as they are committed, and what became of each statement about them."""
+    claims = ledger.records()
+    find, weights = overview.found_in(claims), ledger.weights_of_errata()
+    folder = ROOT / "build" / "site" / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    cells = groupby(paper_figures.paper_figures(), lambda one: (one.source, one.place))
+    cells = [list(of_cell) for _, of_cell in cells]
+    for numbers, several in groupby(cells, lambda of_cell: [one.number for one in of_cell]):
+        yield f"\n## Figure{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}\n\n"
+        for one, *_ in several:
+            (folder / f"{one.tag}.png").write_bytes(one.picture)
+            shown = f"(/build/site/figures/{one.tag}.png){{width={shown_width(one.picture)}px}}"
+            yield f"![{one.alt}]{shown}\n\n{one.caption}\n\n"
+        yield f"It is a figure of [{one.source.stem}](/notebooks/{one.source.stem}.ipynb).\n\n"
+        rows = [row for number in numbers for row in ledger.rows_of_figure(number)]
+        yield ledger.table_of_rows(rows, find, weights).replace("](notebooks/", "](/notebooks/")
+
+
 def with_width(match):
     """A picture of a title, shown in the size that it has in the notebook that drew it."""
-    path = ROOT / "notebooks" / match[1]
-    wide = round(int.from_bytes(path.read_bytes()[16:20], "big") * SHOWN_PER_STORED)
+    wide = shown_width((ROOT / "notebooks" / match[1]).read_bytes())
     return f"{match[0]}{{width={wide}px}}"
+
+
+def shown_width(png):
+    """The pixels across in which a picture is shown, from the head of its file."""
+    return round(int.from_bytes(png[16:20], "big") * SHOWN_PER_STORED)
 
 
 def finish_pictures(source):
@@ -181,6 +209,8 @@ def as_pages(app, docname, source):
     source[0] = LINK.sub(moved, source[0]) if not docname.startswith("docs/") else source[0]
     if docname == root_doc:
         source[0] += "".join(front_page())
+    if docname == "docs/figures":
+        source[0] += "".join(figures_page())
     if Path(app.env.doc2path(docname)).suffix == ".ipynb":
         source[0] = finish_pictures(source[0])
 

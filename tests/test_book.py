@@ -20,6 +20,7 @@ import PIL.Image
 import pytest
 from click.testing import CliRunner
 from IPython.core.pylabtools import print_figure
+from nbformat.v4 import new_output
 
 import book
 from book import __main__ as book_main
@@ -31,6 +32,7 @@ from book import (
     ledger,
     overview,
     pairs,
+    paper_figures,
     plays,
     running,
     writers,
@@ -825,6 +827,63 @@ def test_paper_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys, nothing_r
     assert f"skipped {done.name}  nothing changed since its run" in said
     assert f"to run  {left.name}  it has no run" in said
     assert f"FAILED  {left.name}  stopped here" in said
+
+
+def test_each_figure_of_the_paper_has_a_picture_a_caption_and_verdicts():
+    """All eleven, and the words below a picture name its figure."""
+    figures = paper_figures.paper_figures()
+    assert {one.number for one in figures} == set(range(1, 12))
+    for one in figures:
+        assert one.picture.startswith(b"\x89PNG")
+        assert re.match(r"\*Figures? \d+", one.caption), one
+        assert len(one.alt.split()) >= 8
+        assert ledger.rows_of_figure(one.number)
+    assert [row.place for row in ledger.rows_of_figure(1)] == [
+        "Figure 1, line 1168",
+        "Figure 1, line 1170",
+    ]
+
+
+def notebook_with_a_figure(folder):
+    """Write a toy whose second last cell draws Figure 7, and whose last one stops."""
+    source = folder / "03_toy.py"
+    drawing = (
+        "import matplotlib.pyplot as plt\n\nplt.figure(figsize=(alpha, 1)).gca().plot([1, 2])\n"
+    )
+    source.write_text(
+        f'{TOY}\n# %% tags=["figure-7-left"]\n{drawing}\n'
+        "# %% [markdown]\n# *Figure 7, its left panel.* And more.\n\n# %%\nraise ValueError('no')\n"
+    )
+    notebook = running.unexecuted(source, {})
+    (cell,) = [one for one in notebook.cells if "figure-7-left" in one.metadata.get("tags", [])]
+    data = {"image/png": base64.b64encode(b"a picture").decode()}
+    about = {"image/png": {"alt": "a line"}}
+    cell.outputs = [new_output("display_data", data, metadata=about)]
+    nbformat.write(notebook, source.with_suffix(".ipynb"))
+
+
+def test_figure_of_the_paper_is_drawn_by_the_cells_up_to_it(tmp_path, monkeypatch):
+    """As PNG and as PDF, with the parameters that are given."""
+    monkeypatch.setenv("PYTHONPATH", f"{pairs.NOTEBOOKS}:{ROOT}")
+    notebook_with_a_figure(tmp_path)
+    (found,) = paper_figures.paper_figures(tmp_path)
+    assert (found.number, found.tag) == (7, "figure-7-left")
+    assert (found.caption, found.alt) == ("*Figure 7, its left panel.* And more.", "a line")
+    assert found.picture == b"a picture"
+
+    files, stopped = paper_figures.draw(7, tmp_path / "out", {"alpha": 3}, tmp_path)
+    assert stopped == ""
+    assert [file.name for file in files] == ["figure-7-left.png", "figure-7-left.pdf"]
+    png, pdf = files
+    with PIL.Image.open(png) as picture:
+        assert picture.width > 2 * picture.height  # alpha inches wide
+    assert pdf.read_bytes().startswith(b"%PDF")
+
+
+def test_figure_that_the_paper_does_not_have_is_refused():
+    """By a message with those that it has."""
+    with pytest.raises(ValueError, match=r"figure 12 is not there; expected one of \[1, 2, 3, 4"):
+        paper_figures.draw(12, Path("unused"), {})
 
 
 def test_plays_are_read_from_the_text_of_a_notebook():

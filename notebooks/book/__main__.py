@@ -12,7 +12,7 @@ import click
 from joblib import cpu_count
 from tqdm import tqdm
 
-from . import keeping, ledger, pairs, plays, running
+from . import keeping, ledger, pairs, paper_figures, plays, running
 from .claims import totals
 
 BUILD = pairs.NOTEBOOKS.parent / "build"
@@ -234,6 +234,19 @@ def run_plays(names, number, jobs) -> None:
         f"{len(found) - failed} of {len(found)} plays say what their runs print, see {BUILD / 'plays'}"
     )
     sys.exit(bool(failed))
+
+
+@main.command("figure")
+@click.argument("number", type=click.IntRange(1))
+@given
+def draw_figure(number, given) -> None:
+    """Draw a figure of the paper, by its number, as PNG and PDF into build/figures."""
+    parameters = running.values_of(given, "-p")
+    files, stopped = paper_figures.draw(number, BUILD / "figures", parameters)
+    for file in files:
+        click.echo(file)
+    if stopped:
+        sys.exit(f"Error: {stopped}")
 
 
 @main.command("ledger")

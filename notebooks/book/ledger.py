@@ -195,14 +195,25 @@ def page(claims: list[dict]) -> str:
     text = "# Claims\n\n" + summary(claims) + "\n" + table_of_counts(claims) + INTRODUCTION
     find, weights, reasons = overview.found_in(claims), weights_of_errata(), ""
     for block in ("Figures", "Theory", "Ours"):
+        rows = [row for row in overview.ROWS if row.block == block]
         whose = "our own statement" if block == "Ours" else "the paper states"
-        text += f"\n## {block}\n\n| | {whose} | our setting | measured | |\n|---|---|---|---|---|\n"
-        for row in (row for row in overview.ROWS if row.block == block):
-            text += line_of(row, find, weights)
+        text += f"\n## {block}\n\n" + table_of_rows(rows, find, weights, whose)
+        for row in rows:
             if explanation := " ".join(filter(None, [row.only, row.reason])):
                 kind = overview.kind_of(row, find, weights)
                 reasons += f"- **{row.place}**, {row.statement}: {kind}. {explanation}\n"
     return f"{text}\n## What is not as stated, and the likeliest reason\n\n{reasons}"
+
+
+def table_of_rows(rows, find, weights: dict[int, str], whose="the paper states") -> str:
+    """Rows of the overview as a table: verdict, statement, setting, number and notebook."""
+    head = f"| | {whose} | our setting | measured | |\n|---|---|---|---|---|\n"
+    return head + "".join(line_of(row, find, weights) for row in rows)
+
+
+def rows_of_figure(number: int) -> list[overview.Row]:
+    """The rows about a figure of the paper."""
+    return [row for row in overview.ROWS if row.place.startswith(f"Figure {number},")]
 
 
 def line_of(row: overview.Row, find, weights: dict[int, str]) -> str:
