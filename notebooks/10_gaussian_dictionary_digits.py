@@ -26,7 +26,7 @@
 # - restricted condition numbers of these clients before and after: exact for the smallest supports, one-sided bounds
 #   for larger ones; and the sparsity beyond which no dictionary can help;
 # - accuracy in the dictionary minus accuracy in pixels with one rate for both, in three codings of the pixels
-#   (Figure 7), and round by round;
+#   (Figure 7, with its curves of accuracy first), and round by round;
 # - the same where each of the two has a rate of its own;
 # - what the models look like.
 #
@@ -51,7 +51,7 @@ batch_size = None  # b, images in a minibatch (None: 20 for digits, else the pap
 local_iterations = None  # K of FedGradMP (None: 10 for digits, else the paper's 20)
 sgd_steps = 2  # SGD steps in each of them
 rounds = None  # rounds of the maps (None: 20 for digits, else 100)
-long_rounds = None  # of the smallest tau at the smallest rate (None: 40 for digits, else the paper's 1000)
+long_rounds = None  # of Figure 7: the smallest tau and rate (None: 40 for digits, else the paper's 1000)
 sparsity = None  # tau, atoms or pixels of a digit (None: [2, 4, 16] or [20, 50, 100])
 radius = 1.0e5  # R, radius of the ball that holds the models
 learning_rates = None  # common to both arms (None: [0.01, 0.1, 1.0], else from 0.001 to 1)
@@ -102,8 +102,8 @@ from math import comb
 import numpy as np
 
 import fgmp
-from book import METHODS, Accuracies, Learning, cell_of, claim, curve, dots, each, floor, gradation, images, kept_table
-from book import learn_all, maps, name_lines, panels, table_of
+from book import METHODS, Accuracies, Learning, alt, cell_of, claim, curve, dots, each, floor, gradation, images
+from book import kept_table, learn_all, maps, name_lines, panels, table_of
 
 cohort_size, batch_size = cohort_size or (5 if embedded else 10), batch_size or (20 if embedded else 50)
 local_iterations, rounds = local_iterations or (10 if embedded else 20), rounds or (20 if embedded else 100)
@@ -213,7 +213,8 @@ ax.set(yscale="log", xlabel="sparsity", ylabel="restricted condition number")
 name_lines(ax)
 
 # %% [markdown]
-# *Median and range over the clients. "All pixels" would lie on the dashed line wherever a client has a blank pixel.*
+# *In the dictionary the condition number is smaller by orders of magnitude, and not small. Median and range over the
+# clients. "All pixels" would lie on the dashed line wherever a client has a blank pixel.*
 #
 # Where the dictionary's number is exact, a lower bound for the pixels only understates the improvement. Where both are
 # lower bounds, the comparison is an indication and no proof.
@@ -324,14 +325,14 @@ def jobs_of(coding):
 ARMS = (None, n_atoms)  # the standard basis, and the dictionary
 chosen = [(coding, *one) for coding in (INK, PAPER, UNIT) for one in jobs_of(coding)]
 jobs = [job(rate, tau, atoms, coding, seed) for coding, rate, tau, seed in chosen for atoms in ARMS]
-long = [job(min(learning_rates), TAU, atoms, rounds=long_rounds) for atoms in ARMS]
+long = [job(min(learning_rates), TAU, atoms, INK, seed, long_rounds) for seed in range(n_seeds) for atoms in ARMS]
 records = learn_all([*jobs, *long])
 
 # %%
 own = {"dataset": dataset, "pixels": pixels, "atoms": n_atoms, "sparsity": sparsity, "rates": learning_rates}
 own |= {"length_one": length_one, "stops": [rounds, long_rounds]}
-own["cells"] = table_of(jobs, records[: len(jobs)], (rounds,), curves=True)
-own["long"] = table_of(long, records[len(jobs) :], (long_rounds,), curves=True)
+own["cells"] = table_of(jobs, records[: len(jobs)], (rounds,), ["unseen"])
+own["long"] = table_of(long, records[len(jobs) :], (long_rounds,), ["training", "unseen"])
 
 # %% [markdown]
 # What the figures show is this table where the data are real, and else that of the kept run.
@@ -351,8 +352,7 @@ print(f"{main['dataset']}: the runs of the figures took {seconds / 60:.0f} minut
 # paper prints neither the rate nor $\tau$ nor the coding of a pixel. **The scale of the atoms belongs to this
 # reading**:
 # here their entries have variance $1/n$, for $n$ pixels, and with variance 1, as in line 1057, a common rate would make
-# the steps of the dictionary $n$ times as long (784 times at 28 x 28 pixels), and those of pixels not. A cell is the
-# accuracy on unseen writers in the dictionary, minus that in pixels, red where the dictionary is ahead.
+# the steps of the dictionary $n$ times as long (784 times at 28 x 28 pixels), and those of pixels not.
 
 # %%
 def names(table, rate, tau, coding):
@@ -370,16 +370,48 @@ def leads(table, coding, column="unseen"):
     return found
 
 
-CODED = {INK: "ink = 1", PAPER: "paper = 1", UNIT: f"rows of length one, rate x {main['length_one']:g}"}
-look = dict(xlabel="learning rate of both", ylabel="sparsity of both", title="dictionary minus pixels")
-look |= dict(across=3, width=3.6)
+# %% [markdown]
+# First the curves of the figure: accuracy on training writers and on unseen ones, in the dictionary and in pixels, over
+# the paper's thousand rounds, at the smallest sparsity and the smallest rate, with ink = 1.
+
+# %% tags=["figure-7", "hide-input"]
+fig, axes = panels(2, width=3.75, height=3.0, sharey=True)
+styles = {"dictionary": METHODS["FedGradMP"], "pixels": METHODS["FedIterHT"]}
+both = [main["long"][name] for name in names(main, min(rates), taus[0], INK)]
+for ax, column in zip(axes, ("training", "unseen"), strict=True):
+    for (words, style), arm in zip(styles.items(), both, strict=True):
+        curve(ax, arm["rounds"], arm[f"{column} curve"], words, **style | dict(markevery=5))
+    ax.set(xlabel="round", title=f"{column} writers")
+axes[0].set(ylabel="accuracy")
+axes[1].legend(loc="lower right")
+alt(fig, "Accuracy against rounds, left on training writers, right on unseen ones. The dictionary is above pixels from "
+    "the first rounds on, and pixels come nearer.")
+
+# %% [markdown]
+# *Figure 7 of the paper, $\tau = 20$ and the rate 0.001 for both: the dictionary is ahead in the median, on training
+# writers and on unseen ones, most in the first rounds. The line is the median over the seeds, the band their range.*
+
+# %%
+long_lead = np.subtract(both[0]["unseen curve"], both[1]["unseen curve"])
+for at, ahead in zip(both[0]["rounds"], np.median(long_lead, axis=0), strict=True):
+    if at in (both[0]["rounds"][0], last):
+        print(f"unseen writers, dictionary minus pixels in round {at}: {ahead:.3f}")
+
+# %% [markdown]
+# And now for other sparsities, rates and codings of a pixel. A cell is the accuracy on unseen writers in the
+# dictionary, minus that in pixels, red where the dictionary is ahead.
+
+# %%
+CODED = {INK: "ink = 1", PAPER: "paper = 1", UNIT: f"rows of length one,\nrate x {main['length_one']:g}"}
+look = dict(xlabel="learning rate of both", ylabel="sparsity of both", across=3, width=2.5, height=2.7)
+look |= dict(title="dictionary minus pixels\n(red: dictionary ahead)")
 
 # %% tags=["headline"]
 fig = maps({words: (leads(main, coding), rates) for coding, words in CODED.items()}, rows=taus, **look)
 
 # %% [markdown]
-# *After 100 rounds, with atoms of variance $1/n$: the median over the seeds; small, half their range, where there are
-# several.*
+# *After 100 rounds, with atoms of variance $1/n$; red where the dictionary is ahead. The median over the seeds; small,
+# half their range, where there are several.*
 #
 # With 20 atoms and ink = 1, or rows of length one, the dictionary is ahead at each rate: most at the smallest, and
 # least at the largest, where both do best. With 50 and 100 the two are level or pixels are ahead. With paper = 1 the
@@ -390,38 +422,20 @@ fig = maps({words: (leads(main, coding), rates) for coding, words in CODED.items
 # A condition number says how fast a problem is solved, so the early rounds should show it first.
 
 # %% tags=["hide-input"]
-fig, axes = panels(3, width=3.4, height=3.0, sharey=True)
+fig, axes = panels(3, width=2.5, height=3.3, sharey=True)
 for ax, (coding, words) in zip(axes, CODED.items(), strict=True):
     for rate, style in zip(rates, gradation(len(rates)), strict=True):
         ours, theirs = (main["cells"][name] for name in names(main, rate, taus[0], coding))
-        curve(ax, ours["rounds"], np.subtract(ours["curve"], theirs["curve"]), f"{rate:g}", **style)
+        curve(ax, ours["rounds"], np.subtract(ours["unseen curve"], theirs["unseen curve"]), f"{rate:g}", **style)
     floor(ax, 0, "level")
     ax.set(title=words, xlabel="round")
-axes[0].set(ylabel=f"dictionary minus pixels, $\\tau$ = {taus[0]}", ylim=(-0.35, 0.5))
-legend = fig.legend(*axes[0].get_legend_handles_labels(), title="rate of both", loc="outside right center")
-
-# %% [markdown]
-# *The smallest sparsity, three codings. The line is the median over the seeds, the band their range.*
-#
-# And for the paper's thousand rounds, at the smallest sparsity and the smallest rate, with ink = 1:
-
-# %% tags=["hide-input"]
-fig, ax = panels(width=6, height=3.2)
-styles = {"dictionary": METHODS["FedGradMP"], "pixels": METHODS["FedIterHT"]}
-arms = [main["long"][name] for name in names(main, min(rates), taus[0], INK)]
-for (words, style), arm in zip(styles.items(), arms, strict=True):
-    curve(ax, arm["rounds"], np.array(arm["curve"]), words, **style | dict(markevery=10))
-ax.set(xlabel="round", ylabel="accuracy on unseen writers", title=f"$\\tau$ = {taus[0]}, rate {min(rates):g} for both")
-name_lines(ax)
-long_lead = (np.array(arms[0]["curve"]) - np.array(arms[1]["curve"]))[0]
-print(f"seed 0, dictionary minus pixels after {arms[0]['rounds'][-1]} rounds: {long_lead[-3:].mean():.3f}")
+axes[0].set(ylabel="dictionary minus pixels", ylim=(-0.35, 0.5))
+legend = fig.legend(*axes[0].get_legend_handles_labels(), title="rate of both", loc="outside lower center", ncols=5)
 
 
 # %% [markdown]
-# *Seed 0.*
-#
-# The lead is largest early, as a condition number would have it. On this seed it is there from the first rounds on, and
-# shrinks while pixels catch up.
+# *The lead of the dictionary is largest early, and shrinks. The smallest sparsity, three codings; the line is the
+# median over the seeds, the band their range.*
 #
 # ## Each with a rate of its own
 #
@@ -449,7 +463,8 @@ dots(ax, tuned)
 label = ax.set_xlabel(f"dictionary minus pixels, own rates, {stop} rounds")
 
 # %% [markdown]
-# *Median and range over the seeds; in the grey band a difference counts as none.*
+# *With rates of their own little of the lead is left. Median and range over the seeds; in the grey band a difference
+# counts as none.*
 #
 # Where both do best, the dictionary with 20 atoms keeps a small lead with ink = 1 and with rows of length one. With
 # more atoms there is none.
@@ -483,7 +498,7 @@ for column in ("unseen", "training"):
 
 # %% tags=["hide-input"]
 def curves_of(rate, tau=taus[0], coding=INK):
-    ours, theirs = (main["cells"][name]["curve"] for name in names(main, rate, tau, coding))
+    ours, theirs = (main["cells"][name]["unseen curve"] for name in names(main, rate, tau, coding))
     return np.array(ours) - np.array(theirs)
 
 
@@ -575,7 +590,7 @@ drawn = images(models, [str(digit) for digit in range(classes)] * 2, **scale)
 # With one rate for both, which is our reading, and atoms of variance $1/n$, the dictionary is ahead on real writers
 # with
 # 20 atoms and ink as one, at each rate and on each seed: by 0.0481 at the rate 0.01. With more atoms it is level or
-# behind, and with paper as one the rate decides. Where each has its own best rate, a lead of 0.015 is left. The
+# behind, and with paper as one the rate decides. Where each has its own best rate, a lead of 0.016 is left. The
 # condition number is infinite in pixels and finite in the dictionary, but as large as 169, and beyond the rank of a
 # client's data no dictionary helps. The paper's premise is not met: the stable rank is far below what it asks for.
 #

@@ -886,6 +886,43 @@ def test_figure_that_the_paper_does_not_have_is_refused():
         paper_figures.draw(12, Path("unused"), {})
 
 
+def test_table_of_runs_has_stops_and_curves_for_each_seed():
+    """An accuracy at a stop is the mean of three records, and a curve has at most forty rounds."""
+    rounds = list(range(0, 1001, 10))
+    sizes = {"cohort_size": 10, "batch_size": 50, "local_iterations": 20, "sgd_steps": 2}
+    jobs = [
+        writers.Learning(
+            method="FedAvg",
+            learning_rate=0.01,
+            seed=seed,
+            rounds=1000,
+            every=10,
+            dataset="-",
+            **sizes,
+        )
+        for seed in range(2)
+    ]
+    records = [
+        {
+            "round": rounds,
+            "training": [seed + number / 1000 for number in rounds],
+            "unseen": [seed - number / 1000 for number in rounds],
+            "bytes": [7 * number for number in rounds],
+            "nonzeros": 5,
+            "seconds": 1.0,
+        }
+        for seed in range(2)
+    ]
+    (cell,) = writers.table_of(jobs, records, (100,), ("training",)).values()
+    assert cell["training 100"] == [0.09, 1.09]  # of 80, 90 and 100
+    assert cell["bytes a round"] == [7, 7]
+    first, last = cell["rounds"][0], cell["rounds"][-1]
+    assert (first, last) == (10, 1000)
+    assert len(cell["rounds"]) <= 40
+    assert cell["training curve"][1] == pytest.approx([1 + n / 1000 for n in cell["rounds"]])
+    assert "unseen curve" not in cell
+
+
 def test_plays_are_read_from_the_text_of_a_notebook():
     """Parameters, quoted lines and the folded answer."""
     first, second, third = plays.plays_of(pairs.find("00"))

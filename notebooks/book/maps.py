@@ -32,9 +32,8 @@ def draw_differences(ax, cells, rows, columns, limit=0.1):
         if len(values) > 1:
             half = signed(np.ptp(values) / 2).lstrip("+")
             ax.text(column, row + 0.06, f"± {half}", va="top", fontsize=7, **centred)
-    ax.set_xticks(
-        range(len(columns)), [one if isinstance(one, str) else f"{one:g}" for one in columns]
-    )
+    names = [one if isinstance(one, str) else f"{one:g}" for one in columns]
+    ax.set_xticks(range(len(columns)), names, fontsize=8)
     ax.set_yticks(range(len(rows)), list(map(str, rows)))
     ax.tick_params(length=0)
     return picture
@@ -46,7 +45,7 @@ def signed(value: float) -> str:
     return text if float(text) else ".000"
 
 
-def maps(found, rows, *, across=2, xlabel, ylabel, title, width=4.6, height=2.9):
+def maps(found, rows, *, across=2, xlabel, ylabel, title, width=3.75, height=2.5):
     """Draw maps of differences with a colour bar; returns the figure.
 
     `found` has for each title the cells of a map and the names of its columns. `xlabel` is one text,

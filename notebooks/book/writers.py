@@ -75,6 +75,11 @@ class Learning:
     n_samples: int | None = None
     concentration: float = 1.0
 
+    @property
+    def cell(self) -> str:
+        """The name of its cell in a table."""
+        return cell_of(self.method, self.learning_rate, self.sparsity, self.coding, self.n_atoms)
+
     def digits(self) -> DigitsByWriter:
         """Return the writers of this run, in its coding."""
         sizes = (self.n_train, self.n_test, self.n_samples)
@@ -148,18 +153,17 @@ def cell_of(method, learning_rate, sparsity=None, coding="ink = 1", n_atoms=None
     return f"{coding}, {method}, tau {sparsity}{basis}, rate {learning_rate:g}"
 
 
-def table_of(jobs, records, stops, curves=False) -> dict:
+def table_of(jobs, records, stops, curves=()) -> dict:
     """Return what runs reached: for each cell and each round of `stops` a value for each seed.
 
     An accuracy is the mean of three records, the last one at that round, because single rounds
     jump. Jobs are in the order of their seeds; a run that ended earlier has no value. Values are
-    rounded, so that a table that was written and read is the same. With `curves` a cell has all
-    accuracies on unseen writers, too, and their rounds.
+    rounded, so that a table that was written and read is the same. For each column of `curves`
+    ("training", "unseen") a cell has its accuracies in at most forty rounds, denser at the begin.
     """
     table: dict = {}
     for job, record in zip(jobs, records, strict=True):
-        key = (job.method, job.learning_rate, job.sparsity, job.coding, job.n_atoms)
-        cell = table.setdefault(cell_of(*key), defaultdict(list))
+        cell = table.setdefault(job.cell, defaultdict(list))
         for stop in stops:
             if record["round"][-1] < stop:
                 continue
@@ -170,9 +174,10 @@ def table_of(jobs, records, stops, curves=False) -> dict:
         cell["nonzeros"].append(record["nonzeros"])
         cell["bytes a round"].append(round(record["bytes"][-1] / record["round"][-1]))
         cell["processor seconds"].append(round(record["seconds"], 1))
-        if curves:
-            cell["rounds"] = record["round"][1:]
-            cell["curve"].append([round(one, 5) for one in record["unseen"][1:]])
+        places = np.unique(np.geomspace(1, len(record["round"]) - 1, 40).round().astype(int))
+        for column in curves:
+            cell["rounds"] = [record["round"][place] for place in places]
+            cell[f"{column} curve"].append([round(record[column][place], 5) for place in places])
     return table
 
 
