@@ -690,7 +690,7 @@ alt(picture, """The relative error at the end, as dots with bars: the oracle is 
 #
 # ## Predict, then change
 #
-# Each line is a change of one parameter at the top. Guess what the six panels will look like, then unfold. (Take
+# Each line is a change of one parameter at the top. Guess what the nine panels will look like, then unfold. (Take
 # `n_seeds: 3` to see them sooner; the answers do.)
 #
 # 1. **`heterogeneity: [0, 2]`.** No client with a mean in Figure 3, and larger means in Figures 4 and 5. Whom does it

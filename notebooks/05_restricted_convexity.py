@@ -127,7 +127,7 @@ ball.remove()
 ball = fig.add_subplot(1, 2, 1, projection="3d")
 colours = draw_sphere(ball, rows, "white dot: flat")
 fig.colorbar(colours, ax=ball, shrink=0.6, orientation="horizontal", label="curvature")
-for k, (circle, colour, line) in enumerate(zip(circles, (BLUE, VERMILLION, GREEN), ("-", "--", ":"), strict=True)):
+for k, (circle, colour, line) in enumerate(zip(circles, (BLUE, "k", GREEN), ("-", "--", ":"), strict=True)):
     ax.plot(np.degrees(turn), curvature(rows, circle), line, color=colour, label=f"$d_{k + 1} = 0$")
 found = theory.restricted_constants(rows, 2)
 floor(ax, found.lower, r"$\rho^-_2$", inside="right below")
@@ -178,7 +178,7 @@ kinds["outer bound"] = [theory.outer_restricted_constants(A, t) for t in taus]
 
 # %% tags=["hide-input"]
 fig, ax = panels(width=6, height=3.1)
-for (label, found), (line, colour) in zip(kinds.items(), (("o-", "k"), ("x", VERMILLION), ("s--", BLUE)), strict=True):
+for (label, found), (line, colour) in zip(kinds.items(), (("o-", "k"), ("x", GREEN), ("s--", BLUE)), strict=True):
     ax.plot(taus, [c.upper for c in found], line, color=colour, label=label, fillstyle="none")
     ax.plot(taus, [c.lower for c in found], line, color=colour, fillstyle="none")
 ax.annotate(r"$\rho^+_\tau$", (14, kinds["exact"][-1].upper), (12, -3), textcoords="offset points")
@@ -221,7 +221,7 @@ likeness, least = np.moveaxis([list(drawn_clients(seed)) for seed in range(n_see
 
 # %% tags=["headline", "hide-input"]
 fig, ax = panels(width=6, height=3.6)
-ax.plot(likeness, least, "o", color=VERMILLION, alpha=0.5)
+ax.plot(likeness, least, "o", color="k", alpha=0.5)
 floor(ax, 2, "above: Theorem 1 is silent", inside="right")
 floor(ax, 1.102, "below: every iteration promised to gain", inside="right below")
 ax.set(xscale="log", yscale="log", ylim=(0.6, 2 * least.max()))

@@ -81,7 +81,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import fgmp
-from book import BLUE, METHODS, VERMILLION, BoundBesideError, alt, claim, curve, floor, name_lines, panels, slide
+from book import BLUE, GREEN, METHODS, BoundBesideError, alt, claim, curve, floor, name_lines, panels, slide
 from fgmp import theory
 from fgmp.datasets.synthetic import make_conditioned_regression, sparse_on_sphere
 from fgmp.dictionaries import StandardBasis
@@ -440,7 +440,7 @@ good, mixed = (np.array([kappas(seed, last) for seed in range(n_seeds)]) for las
 # %% tags=["hide-input"]
 fig, ax = panels(width=6, height=3.1)
 curve(ax, iterations, good, "all $\\mu(i) < 1$", color=BLUE, marker="o")
-curve(ax, iterations, mixed, "one $\\mu(i) > 1$", color=VERMILLION, marker="s")
+curve(ax, iterations, mixed, "one $\\mu(i) > 1$", color=GREEN, marker="s")
 floor(ax, 1.0, "no promise above")
 ax.set(yscale="log", xlabel="local iterations $K$", ylabel=r"factor of a round, $\kappa$", xticks=iterations[::3])
 name_lines(ax)

@@ -61,7 +61,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import fgmp
-from book import BLUE, METHODS, VERMILLION, BoundBesideError, alt, claim, curve, dots, floor, ink, name_lines, panels
+from book import BLUE, GREEN, METHODS, BoundBesideError, alt, claim, curve, dots, floor, ink, name_lines, panels
 from fgmp import theory
 from fgmp.datasets.synthetic import make_conditioned_regression
 
@@ -203,7 +203,7 @@ rate, left_over = (np.array([[getattr(b, part) for b in row] for row in bounds])
 fig, ax = panels(width=5.6, height=3)
 curve(ax, thetas, rate, "factor of\na round, $\\kappa$", color=BLUE)
 finite = np.where(np.isfinite(left_over), left_over, np.nan)
-curve(ax, thetas, finite, "what is\nleft over", color=VERMILLION, linestyle="--")
+curve(ax, thetas, finite, "what is\nleft over", color=GREEN, linestyle="--")
 floor(ax, 1.0, "no promise above", inside="right below")
 ax.set(xscale="log", yscale="log", xlabel=r"$\theta$", ylabel=r"$\kappa$, or squared error", ylim=(0.01, 1e3))
 name_lines(ax)
@@ -339,7 +339,7 @@ averaged = printed[:, [-1] * n_clients]  # the mean over cohorts is that of the 
 
 # %% tags=["hide-input"]
 fig, (left, right) = panels(2, width=3.75, height=3)
-curve(left, sizes, printed, "maximum\n(the paper)", color=VERMILLION, marker="o")
+curve(left, sizes, printed, "maximum\n(the paper)", color="k", marker="o")
 curve(left, sizes, averaged, "mean over\ncohorts", color=BLUE, marker="s", linestyle="--")
 left.set(xlabel="cohort size $L$", ylabel=r"$\kappa$", ylim=(0, None), title="Rate per round", xticks=sizes)
 for part, style in {"promised": dict(color="k", marker="s"), "measured": METHODS["FedGradMP"]}.items():

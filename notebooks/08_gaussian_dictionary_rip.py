@@ -67,7 +67,7 @@ from scipy.spatial.transform import Rotation
 from scipy.stats import t as student
 
 import fgmp
-from book import BLUE, METHODS, VERMILLION, Sight, alt, claim, curve, draw_sphere, floor, panels, see_through, slide
+from book import BLUE, GREEN, METHODS, WINE, Sight, alt, claim, curve, draw_sphere, floor, panels, see_through, slide
 from fgmp import theory
 from fgmp.datasets.synthetic import sparse_on_sphere
 
@@ -238,8 +238,8 @@ lengths, deltas = np.moveaxis(measured, 2, 0)
 
 # %% tags=["hide-input"]
 fig, ax = panels(width=6, height=3.4)
-curve(ax, ranks, deltas, "squares, $\\delta_\\tau$", color=VERMILLION, marker="o")
-curve(ax, ranks, lengths, "lengths, $\\varepsilon$", color=BLUE, marker="s")
+curve(ax, ranks, deltas, "squares, $\\delta_\\tau$", color=GREEN, marker="o")
+curve(ax, ranks, lengths, "lengths, $\\varepsilon$", color=WINE, marker="s")
 start, fall = np.median(deltas[:, 0]), np.array(ranks) / ranks[0]
 ax.plot(ranks, start / fall**0.5, "k:", label="slope -1/2")
 ax.plot(ranks, start / fall, "k--", linewidth=1, label="slope -1 (printed)")

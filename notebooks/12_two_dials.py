@@ -573,7 +573,7 @@ claim("fig10-residual-formula",
 # ## Predict, then change
 #
 # 1. **`local_iterations: [1, 3]`.** Fewer than in the figure. Is the step from one to three worth more rounds than all
-#    those from three to fifteen? (The right panels then have one local iteration.)
+#    those from three to fifteen? (Figure 11 then has one local iteration.)
 #
 #    <details><summary>What comes out</summary>
 #
