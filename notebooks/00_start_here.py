@@ -106,18 +106,16 @@ n_seeds = 10  # seeds: repetitions with new data
 picture_seed = 2  # seed of the federation that is looked at
 
 # %% tags=["hide-input"]
-from book import METHODS, alt, check_types, claim, count_votes, curve, floor, name_lines, panels
+from book import METHODS, alt, check_parameters, claim, count_votes, curve, floor, name_lines, panels
 
-check_types(globals(), {
-    int: "n_clients n_samples n_features sparsity local_iterations rounds n_seeds picture_seed",
-    float: "alpha variance_decay exact",
+check_parameters(globals(), {
+    "int >= 1": "n_clients n_samples n_features rounds local_iterations n_seeds",
+    "1 <= int <= n_features": "sparsity",
+    "0 < float <= 0.1": "exact",
+    "float >= 0": "alpha",
+    "float": "variance_decay",
+    "int >= 0": "picture_seed",
 })
-assert min(n_clients, n_samples, rounds) >= 1, f"{n_clients=}, {n_samples=}, {rounds=}: expected each at least 1"
-assert min(local_iterations, n_seeds) >= 1, f"{local_iterations=}, {n_seeds=}: expected each at least 1"
-assert 1 <= sparsity <= n_features, f"{sparsity=}: expected 1 to {n_features=}"
-assert 0 < exact <= 0.1, f"{exact=}: expected above 0, at most 0.1"
-assert alpha >= 0, f"{alpha=}: expected at least 0"
-assert picture_seed >= 0, f"{picture_seed=}: expected at least 0"
 
 # %% [markdown]
 # ## One round by hand

@@ -42,22 +42,21 @@ exact = 1.0e-14  # relative error that counts as exact
 n_seeds = 20  # seeds: repetitions with new data and new minibatches
 
 # %% tags=["hide-input"]
-from book import as_list, check_types
+from book import as_list, check_parameters
 
-check_types(globals(), {
-    int: "n_clients n_samples n_features sparsity batch_size rounds n_seeds",
-    float: "variance_decay noise_variance exact",
-    float | list[float]: "alpha",
-    int | list[int]: "local_iterations",
+check_parameters(globals(), {
+    "int >= 1": "n_clients n_samples n_features",
+    "1 <= int <= n_features": "sparsity",
+    "float": "variance_decay",
+    "float >= 0 | increasing list[float] >= 0": "alpha",
+    "int >= 1 | increasing list[int] >= 1": "local_iterations",
+    "1 <= int <= n_samples": "batch_size",
+    "float >= 0": "noise_variance",
+    "0 < float <= 0.1": "exact",
+    "int >= 6": "rounds",
+    "int >= 2": "n_seeds",
 })
 alphas, Ks = as_list(alpha), as_list(local_iterations)
-assert min(n_clients, n_samples) >= 1, f"{n_clients=}, {n_samples=}: expected each at least 1"
-assert 1 <= sparsity <= n_features, f"{sparsity=}: expected 1 to {n_features=}"
-assert alphas == sorted(set(alphas)) and min(alphas) >= 0, f"{alpha=}: expected increasing, each at least 0"
-assert Ks == sorted(set(Ks)) and min(Ks) >= 1, f"{local_iterations=}: expected increasing, each at least 1"
-assert 1 <= batch_size <= n_samples, f"{batch_size=}: expected 1 to {n_samples=}"
-assert noise_variance >= 0 and 0 < exact <= 0.1, f"{noise_variance=}, {exact=}: expected at least 0, in (0, 0.1]"
-assert rounds >= 6 and n_seeds >= 2, f"{rounds=}, {n_seeds=}: expected at least 6 and 2"
 
 # %% tags=["hide-input"]
 import numpy as np

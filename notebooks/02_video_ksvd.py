@@ -49,24 +49,21 @@ within = 1.05  # the recovery should end within this factor of the floor
 n_seeds = 6  # seeds: dictionaries and measurements drawn anew
 
 # %% tags=["hide-input"]
-from book import check_types
+from book import check_parameters
 
-check_types(globals(), {
-    str | None: "video",
-    int: "height width n_training frame_number n_atoms sparsity n_clients n_samples "
-         "local_iterations rounds n_seeds",
-    float: "alpha variance_decay within",
-    list[int]: "fewer_clients",
+check_parameters(globals(), {
+    "str | None": "video",
+    "int >= 16": "height width",
+    "int >= n_atoms": "n_training",
+    "int >= n_training + 1": "frame_number",
+    "1 <= int <= n_atoms": "sparsity",
+    "int >= 1": "n_atoms n_clients n_samples local_iterations rounds",
+    "1 <= list[int] <= n_clients": "fewer_clients",
+    "float >= 0": "alpha",
+    "float": "variance_decay",
+    "float > 1": "within",
+    "int >= 2": "n_seeds",
 })
-assert min(height, width) >= 16, f"{height=}, {width=}: expected at least 16"
-assert n_training >= n_atoms, f"{n_training=}: expected at least {n_atoms=}"
-assert frame_number >= n_training + 1, f"{frame_number=}: expected at least {n_training + 1=}"
-assert 1 <= sparsity <= n_atoms, f"{sparsity=}: expected 1 to {n_atoms=}"
-assert min(n_clients, n_samples) >= 1, f"{n_clients=}, {n_samples=}: expected each at least 1"
-assert min(local_iterations, rounds) >= 1, f"{local_iterations=}, {rounds=}: expected each at least 1"
-assert min(fewer_clients) >= 1 and max(fewer_clients) <= n_clients, f"{fewer_clients=}: expected each 1 to {n_clients=}"
-assert alpha >= 0, f"{alpha=}: expected at least 0"
-assert n_seeds >= 2 and within > 1, f"{n_seeds=}, {within=}: expected at least 2, and above 1"
 
 # %% tags=["hide-input"]
 from math import comb

@@ -96,27 +96,22 @@ n_seeds = 10  # seeds shown: 0, 1, ..
 n_tuning_seeds = 3  # seeds that judge the learning rates, never shown: 1000, 1001, ..
 
 # %% tags=["hide-input"]
-from book import check_types
+from book import check_parameters
 
-check_types(globals(), {
-    list[str]: "methods",
-    str: "precision",
-    list[float]: "heterogeneity rates more_rates",
-    list[int]: "sparsity rounds",
-    int: "n_clients n_samples n_features batch_size local_iterations tuning_rounds n_seeds n_tuning_seeds",
-    float: "variance_decay noise_variance l1_weight target",
+check_parameters(globals(), {
+    "list[str]": "methods",
+    "list[float, 2] >= 0": "heterogeneity",
+    "list[int, 2] >= 1": "sparsity rounds",
+    "int >= 1": "n_clients n_samples local_iterations tuning_rounds n_tuning_seeds",
+    "int >= max(sparsity)": "n_features",
+    "float": "variance_decay",
+    "float > 0": "noise_variance target",
+    "str in ['float32', 'float64']": "precision",
+    "1 <= int <= n_samples": "batch_size",
+    "float >= 0": "l1_weight",
+    "list[float] > 0": "rates more_rates",
+    "1 <= int <= 1000": "n_seeds",
 })
-assert len(heterogeneity) == 2, f"{heterogeneity=}: expected two values"
-assert len(sparsity) == len(rounds) == 2 and min(sparsity + rounds) >= 1, f"{sparsity=}, {rounds=}: expected two, >= 1"
-assert n_features >= max(sparsity), f"{n_features=}: expected at least {max(sparsity)=}"
-assert 1 <= batch_size <= n_samples, f"{batch_size=}: expected 1 to {n_samples=}"
-assert min(n_clients, local_iterations) >= 1, f"{n_clients=}, {local_iterations=}: expected each at least 1"
-assert min(*rates, *more_rates) > 0, f"{rates=}, {more_rates=}: expected each above 0"
-assert precision in ("float32", "float64"), f"{precision=}: expected float32 or float64"
-assert 1 <= n_seeds <= 1000, f"{n_seeds=}: expected 1 to 1000"
-assert min(*heterogeneity, l1_weight) >= 0, f"{heterogeneity=}, {l1_weight=}: expected each at least 0"
-assert min(noise_variance, target) > 0, f"{noise_variance=}, {target=}: expected above 0"
-assert min(tuning_rounds, n_tuning_seeds) >= 1, f"{tuning_rounds=}, {n_tuning_seeds=}: expected each at least 1"
 
 # %% tags=["hide-input"]
 from functools import partial
@@ -129,7 +124,7 @@ from fgmp.sparse_model import union
 from fgmp.solvers import minimise_on
 
 rivals = [name for name in MAKERS if name in methods]
-assert rivals and {*methods} <= {"FedGradMP", *MAKERS}, f"{methods=}: expected some of {', '.join(MAKERS)}"
+check_parameters(globals(), {"list[str] in ['FedGradMP', *MAKERS]": "methods", "list[str] in MAKERS": "rivals"})
 SETTINGS = {3: (heterogeneity[0], sparsity[0]), 4: (heterogeneity[1], sparsity[0]), 5: (heterogeneity[1], sparsity[1])}
 seeds, tuning_seeds = range(n_seeds), range(1000, 1000 + n_tuning_seeds)
 shown_rounds, long_rounds = rounds

@@ -38,18 +38,17 @@ last_condition = 1.06  # condition number of the worst small client; that of the
 n_seeds = 10  # seeds: repetitions with new data; five times as many for the rate
 
 # %% tags=["hide-input"]
-from book import check_types
+from book import check_parameters
 
-check_types(globals(), {
-    int: "n_features sparsity local_iterations n_seeds",
-    float: "noise last_condition",
+check_parameters(globals(), {
+    "20 <= int <= 1000": "n_features",
+    "1 <= int <= n_features / 10": "sparsity",
+    "float > 0": "noise",
+    "3 <= int <= 6": "local_iterations",
+    "1.02 < float <= 1.07": "last_condition",
+    "int >= 3": "n_seeds",
 })
 tau, K = sparsity, local_iterations
-assert 20 <= n_features <= 1000, f"{n_features=}: expected 20 to 1000"
-assert 1 <= sparsity <= n_features / 10, f"{sparsity=}: expected 1 to {n_features / 10=}"
-assert 3 <= local_iterations <= 6 and n_seeds >= 3, f"{local_iterations=}, {n_seeds=}: expected 3 to 6, at least 3"
-assert noise > 0, f"{noise=}: expected above 0"
-assert 1.02 < last_condition <= 1.07, f"{last_condition=}: expected above 1.02, at most 1.07"
 
 # %% tags=["hide-input"]
 import numpy as np

@@ -38,16 +38,16 @@ alpha = 1.0  # heterogeneity of the clients of Figure 1
 n_seeds = 10  # seeds: repetitions with new data
 
 # %% tags=["hide-input"]
-from book import check_types
+from book import check_parameters
 
-check_types(globals(), {
-    int: "n_features sparsity n_samples n_seeds",
-    float: "alpha",
+check_parameters(globals(), {
+    "4 * sparsity <= int <= 14": "n_features",
+    "1 <= int <= 3": "sparsity",
+    "int >= 8": "n_samples",
+    "float >= 0": "alpha",
+    "int >= 3": "n_seeds",
 })
 tau, n = sparsity, n_features
-assert 4 * sparsity <= n_features <= 14, f"{n_features=}: expected {4 * sparsity=} to 14"
-assert 1 <= sparsity <= 3 <= n_seeds, f"{sparsity=}, {n_seeds=}: expected 1 to 3, and at least 3"
-assert n_samples >= 8 and alpha >= 0, f"{n_samples=}, {alpha=}: expected at least 8, at least 0"
 
 # %% tags=["hide-input"]
 import numpy as np

@@ -62,19 +62,18 @@ lemma_noise = 0.5  # standard deviation of the noise in the section on the lemma
 n_seeds = 10  # seeds: repetitions with new data
 
 # %% tags=["hide-input"]
-from book import check_types
+from book import check_parameters
 
-check_types(globals(), {
-    int: "n_features sparsity n_clients n_samples local_iterations rounds n_seeds",
-    float: "last_condition noise lemma_noise",
+check_parameters(globals(), {
+    "4 * sparsity <= int <= min(14, n_samples)": "n_features",
+    "1 <= int <= 3": "sparsity",
+    "int >= 1": "n_clients n_samples rounds",
+    "1 < float <= 1.14": "last_condition",
+    "1 <= int <= 6": "local_iterations",
+    "float > 0": "noise lemma_noise",
+    "int >= 3": "n_seeds",
 })
 tau, n, K = sparsity, n_features, local_iterations
-assert 4 * sparsity <= n_features <= min(14, n_samples), f"{n_features=}: expected {4 * sparsity=} to 14, {n_samples=}"
-assert 1 <= sparsity <= 3 <= n_seeds, f"{sparsity=}, {n_seeds=}: expected 1 to 3, and at least 3"
-assert 1 < last_condition <= 1.14, f"{last_condition=}: expected above 1, at most 1.14"
-assert 1 <= local_iterations <= 6, f"{local_iterations=}: expected 1 to 6"
-assert min(n_clients, rounds) >= 1, f"{n_clients=}, {rounds=}: expected each at least 1"
-assert min(noise, lemma_noise) > 0, f"{noise=}, {lemma_noise=}: expected above 0"
 
 # %% tags=["hide-input"]
 import matplotlib.pyplot as plt

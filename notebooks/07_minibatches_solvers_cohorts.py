@@ -41,19 +41,19 @@ batch_size = 9000  # rows of a minibatch, of 10000, in the section on minibatche
 n_seeds = 10  # seeds: repetitions with new data
 
 # %% tags=["hide-input"]
-from book import check_types
+from book import check_parameters
 
-check_types(globals(), {
-    int: "n_features sparsity n_clients n_samples local_iterations rounds batch_size n_seeds",
-    float: "last_condition noise",
+check_parameters(globals(), {
+    "4 * sparsity <= int <= min(14, n_samples)": "n_features",
+    "1 <= int <= 3": "sparsity",
+    "int >= 1": "n_clients n_samples rounds",
+    "1.005 < float <= 1.1": "last_condition",
+    "1 <= int <= 6": "local_iterations",
+    "float > 0": "noise",
+    "5000 <= int <= 9999": "batch_size",
+    "int >= 3": "n_seeds",
 })
 tau, n, K = sparsity, n_features, local_iterations
-assert 4 * sparsity <= n_features <= min(14, n_samples), f"{n_features=}: expected {4 * sparsity=} to 14, {n_samples=}"
-assert 1 <= sparsity <= 3 <= n_seeds, f"{sparsity=}, {n_seeds=}: expected 1 to 3, and at least 3"
-assert 1.005 < last_condition <= 1.1, f"{last_condition=}: expected above 1.005, at most 1.1"
-assert 1 <= local_iterations <= 6, f"{local_iterations=}: expected 1 to 6"
-assert min(n_clients, rounds) >= 1 and noise > 0, f"{n_clients=}, {rounds=}, {noise=}: expected at least 1, 1, above 0"
-assert 5000 <= batch_size <= 9999, f"{batch_size=}: expected 5000 to 9999"
 
 # %% tags=["hide-input"]
 from dataclasses import dataclass, replace

@@ -43,21 +43,19 @@ rounds = 10  # T, rounds of communication in the last section
 n_seeds = 10  # seeds: repetitions with new data
 
 # %% tags=["hide-input"]
-from book import check_types
+from book import check_parameters
 
-check_types(globals(), {
-    int: "dimension n_atoms sparsity n_clients signal_atoms signal_sparsity rounds n_seeds",
-    list[int]: "stable_ranks",
+check_parameters(globals(), {
+    "400 <= int <= 4000": "dimension",
+    "20 <= int <= 60": "n_atoms",
+    "1 <= int <= 2": "sparsity",
+    "20 <= increasing list[int, 3..] <= dimension": "stable_ranks",
+    "int >= 1": "n_clients rounds",
+    "40 <= int <= 800": "signal_atoms",
+    "1 <= int <= 40": "signal_sparsity",
+    "int >= 3": "n_seeds",
 })
 tau, ranks, twin_columns = sparsity, stable_ranks, 400
-assert 400 <= dimension <= 4000, f"{dimension=}: expected 400 to 4000"
-assert 1 <= sparsity <= 2 and n_seeds >= 3, f"{sparsity=}, {n_seeds=}: expected 1 to 2, and at least 3"
-assert len(ranks) >= 3 and ranks == sorted(set(ranks)), f"{stable_ranks=}: expected three or more, increasing"
-assert 20 <= ranks[0] <= ranks[-1] <= dimension, f"{stable_ranks=}: expected each 20 to {dimension=}"
-assert min(n_clients, rounds) >= 1, f"{n_clients=}, {rounds=}: expected each at least 1"
-assert 40 <= signal_atoms <= 800, f"{signal_atoms=}: expected 40 to 800"
-assert 1 <= signal_sparsity <= 40, f"{signal_sparsity=}: expected 1 to 40"
-assert 20 <= n_atoms <= 60, f"{n_atoms=}: expected 20 to 60"
 
 # %% tags=["hide-input"]
 import matplotlib.pyplot as plt

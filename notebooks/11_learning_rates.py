@@ -52,25 +52,20 @@ n_seeds = 5  # repetitions with new data; FedGradMP gets four times as many
 n_costly_seeds = 3  # repetitions of the long runs, the map and the other methods
 
 # %% tags=["hide-input"]
-from book import check_types
+from book import check_parameters
 
-check_types(globals(), {
-    int: "n_clients n_samples n_features sparsity batch_size local_iterations rounds "
-         "long_rounds fedgradmp_rounds n_seeds n_costly_seeds",
-    float: "heterogeneity variance_decay noise_variance",
-    list[float]: "learning_rates long_learning_rates map_learning_rates",
-    list[int]: "map_local_iterations",
-    list[str]: "other_methods",
+check_parameters(globals(), {
+    "int >= 1": "n_clients n_samples n_features rounds fedgradmp_rounds local_iterations n_seeds",
+    "1 <= int <= n_features": "sparsity",
+    "float >= 0": "heterogeneity noise_variance",
+    "float": "variance_decay",
+    "1 <= int <= n_samples": "batch_size",
+    "list[float] > 0": "learning_rates long_learning_rates map_learning_rates",
+    "list[int] >= 1": "map_local_iterations",
+    "int >= 4": "long_rounds",
+    "list[str] in ['FedHT', 'FedAvg', 'FedMid', 'FedDualAvg', 'FastFedDualAvg']": "other_methods",
+    "1 <= int <= n_seeds": "n_costly_seeds",
 })
-assert 1 <= sparsity <= n_features, f"{sparsity=}: expected 1 to {n_features=}"
-assert 1 <= batch_size <= n_samples, f"{batch_size=}: expected 1 to {n_samples=}"
-assert min(heterogeneity, noise_variance) >= 0, f"{heterogeneity=}, {noise_variance=}: expected at least 0"
-assert min(learning_rates + long_learning_rates) > 0, f"{learning_rates=}, {long_learning_rates=}: expected above 0"
-assert min(map_learning_rates) > 0, f"{map_learning_rates=}: expected each above 0"
-assert min(n_clients, rounds, fedgradmp_rounds) >= 1, f"{n_clients=}, {rounds=}, {fedgradmp_rounds=}: at least 1"
-assert min(local_iterations, *map_local_iterations) >= 1, f"{local_iterations=}, {map_local_iterations=}: expected >= 1"
-assert long_rounds >= 4, f"{long_rounds=}: expected at least 4"
-assert 1 <= n_costly_seeds <= n_seeds, f"{n_costly_seeds=}: expected 1 to {n_seeds=}"
 
 # %% tags=["hide-input"]
 import matplotlib.pyplot as plt

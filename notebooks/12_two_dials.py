@@ -46,27 +46,23 @@ reached = 1.0e-10  # relative error that a noiseless run has to reach
 n_seeds = 20  # seeds: repetitions with new data, new cohorts and new minibatches
 
 # %% tags=["hide-input"]
-from book import check_types
+from book import check_parameters
 
-check_types(globals(), {
-    int: "n_clients n_samples sparsity batch_size rounds residual_rounds n_seeds",
-    float: "variance_decay alpha noise_variance reached",
-    list[int]: "n_features local_iterations cohort_size",
+check_parameters(globals(), {
+    "int >= 2": "n_clients rounds",
+    "int >= 1": "n_samples",
+    "increasing list[int] >= 1": "n_features",
+    "1 <= int <= min(n_features)": "sparsity",
+    "float": "variance_decay",
+    "float >= 0": "alpha noise_variance",
+    "1 <= int <= n_samples": "batch_size",
+    "increasing list[int, 2..] >= 1": "local_iterations",
+    "1 <= increasing list[int, 2..] <= n_clients": "cohort_size",
+    "1 <= int < rounds": "residual_rounds",
+    "1e-14 <= float <= 0.1": "reached",
+    "int >= 5": "n_seeds",
 })
 Ks, Ls, ns = local_iterations, cohort_size, n_features
-assert n_clients >= 2 and n_seeds >= 5, f"{n_clients=}, {n_seeds=}: expected at least 2 and 5"
-assert len(Ks) >= 2 and Ks == sorted(set(Ks)), f"{local_iterations=}: expected two or more, increasing"
-assert Ks[0] >= 1, f"{local_iterations=}: expected each at least 1"
-assert len(Ls) >= 2 and Ls == sorted(set(Ls)), f"{cohort_size=}: expected two or more, increasing"
-assert min(Ls) >= 1 and max(Ls) <= n_clients, f"{cohort_size=}: expected each 1 to {n_clients=}"
-assert ns == sorted(set(ns)), f"{n_features=}: expected increasing"
-assert 1 <= sparsity <= min(ns), f"{sparsity=}: expected 1 to the least of {n_features=}"
-assert 1 <= batch_size <= n_samples, f"{batch_size=}: expected 1 to {n_samples=}"
-
-# %% tags=["hide-input"]
-assert min(alpha, noise_variance) >= 0, f"{alpha=}, {noise_variance=}: expected at least 0"
-assert 1 <= residual_rounds < rounds, f"{residual_rounds=}: expected at least 1, below {rounds=}"
-assert 1e-14 <= reached <= 0.1, f"{reached=}: expected 1e-14 to 0.1"
 
 # %%
 import numpy as np

@@ -49,27 +49,23 @@ trimmed = 0.25  # share of the answers that the trimmed mean cuts off at each en
 n_seeds = 10  # seeds: repetitions with new data, new minibatches and new faults
 
 # %% tags=["hide-input"]
-from book import check_types
+from book import check_parameters
 
-check_types(globals(), {
-    int: "n_clients n_features sparsity batch_size local_iterations rounds n_seeds",
-    list[int]: "disagreeing rows",
-    float: "alpha noise_variance failing lie trimmed",
-    list[float]: "differences liars",
+check_parameters(globals(), {
+    "list[int, 4] >= 1": "disagreeing",
+    "int > disagreeing[3]": "disagreeing[2]",
+    "increasing list[float] >= 0": "differences",
+    "int >= 2": "n_clients rounds",
+    "increasing list[int] >= 1": "rows",
+    "int >= 1": "n_features batch_size local_iterations n_seeds",
+    "1 <= int <= n_features": "sparsity",
+    "float >= 0": "alpha noise_variance",
+    "0 < float < 1": "failing",
+    "0 <= list[float] < 0.5": "liars",
+    "float": "lie",
+    "0 <= float < 0.5": "trimmed",
 })
 row_counts, shares = rows, liars
-assert row_counts == sorted(set(row_counts)) and min(row_counts) >= 1, f"{rows=}: expected increasing, at least 1"
-assert 1 <= sparsity <= n_features, f"{sparsity=}: expected 1 to {n_features=}"
-assert batch_size >= 1 and local_iterations >= 1, f"{batch_size=}, {local_iterations=}: expected at least 1"
-assert 0 < failing < 1 and 0 <= trimmed < 0.5, f"{failing=}, {trimmed=}: expected above 0, below 1; 0 to 0.5"
-assert 0 <= min(shares) <= max(shares) < 0.5, f"{liars=}: expected each at least 0, below 0.5"
-assert min(alpha, noise_variance) >= 0, f"{alpha=}, {noise_variance=}: expected at least 0"
-assert n_seeds >= 1 and min(n_clients, rounds) >= 2, f"{n_seeds=}, {n_clients=}, {rounds=}: expected at least 1, 2, 2"
-
-# %% tags=["hide-input"]
-assert len(disagreeing) == 4 and min(disagreeing) >= 1, f"{disagreeing=}: expected four values, each at least 1"
-assert disagreeing[2] > disagreeing[3], f"{disagreeing=}: expected more features than nonzeros"
-assert min(differences) >= 0 and differences == sorted(set(differences)), f"{differences=}: expected increasing, from 0"
 
 # %%
 from dataclasses import replace

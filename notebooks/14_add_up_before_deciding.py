@@ -42,23 +42,19 @@ noisy_sizes = [50, 1000]  # N and n in the section with noise
 n_map_seeds = 10  # seeds of a cell of the maps, and with noise
 
 # %% tags=["hide-input"]
-from book import check_types
+from book import check_parameters
 
-check_types(globals(), {
-    int: "rounds n_seeds n_map_seeds",
-    list[int]: "few_sizes samples sparsities client_counts noisy_sizes",
-    list[float]: "heterogeneity",
-    float: "variance_decay",
+check_parameters(globals(), {
+    "list[int, 4] >= 1": "few_sizes",
+    "int >= 12 * few_sizes[3]": "few_sizes[2]",
+    "list[float] >= 0": "heterogeneity",
+    "float": "variance_decay",
+    "int >= 1": "rounds n_map_seeds",
+    "int >= 5": "n_seeds",
+    "increasing list[int] >= 1": "samples client_counts",
+    "1 <= increasing list[int] <= 16": "sparsities",
+    "list[int, 2] >= 1": "noisy_sizes",
 })
-assert len(few_sizes) == 4 and min(few_sizes) >= 1, f"{few_sizes=}: expected four values, each at least 1"
-assert few_sizes[2] >= 12 * few_sizes[3], f"{few_sizes=}: expected at least 12 features for each nonzero"
-assert min(heterogeneity) >= 0, f"{heterogeneity=}: expected each at least 0"
-assert rounds >= 1 and n_seeds >= 5 and n_map_seeds >= 1, f"{rounds=}, {n_seeds=}, {n_map_seeds=}: at least 1, 5, 1"
-assert samples == sorted(set(samples)) and min(samples) >= 1, f"{samples=}: expected increasing, each at least 1"
-assert sparsities == sorted(set(sparsities)), f"{sparsities=}: expected increasing"
-assert 1 <= min(sparsities) <= max(sparsities) <= 16, f"{sparsities=}: expected each 1 to 16"
-assert client_counts == sorted(set(client_counts)) and client_counts[0] >= 1, f"{client_counts=}: expected increasing"
-assert len(noisy_sizes) == 2 and min(noisy_sizes) >= 1, f"{noisy_sizes=}: expected two values, each at least 1"
 
 # %% tags=["hide-input"]
 import warnings

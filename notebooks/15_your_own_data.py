@@ -42,15 +42,14 @@ masked = 3  # features of the model whose sums are sent under masks
 seed = 0  # of folds and resamples
 
 # %% tags=["hide-input"]
-from book import check_types
+from book import check_parameters
 
-check_types(globals(), {
-    int: "given n_resamples masked seed",
-    int | str: "sparsity",
+check_parameters(globals(), {
+    "1 <= int <= 13 | str in ['cv']": "sparsity",
+    "1 <= int <= 13": "given masked",
+    "int >= 10": "n_resamples",
+    "int >= 0": "seed",
 })
-assert sparsity in ("cv", *range(1, 14)), f"{sparsity=}: expected 'cv' or 1 to 13"
-assert 1 <= given <= 13 and 1 <= masked <= 13, f"{given=}, {masked=}: expected 1 to 13"
-assert n_resamples >= 10 and seed >= 0, f"{n_resamples=}, {seed=}: expected at least 10, and at least 0"
 
 # %% tags=["hide-input"]
 import textwrap

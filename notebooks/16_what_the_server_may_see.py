@@ -37,20 +37,15 @@ epsilons = [0.5, 2.0, 8.0]  # epsilon of a whole run
 seed = 0  # of the images and of the masks
 
 # %% tags=["hide-input"]
-from book import check_types
+from book import check_parameters
 
-check_types(globals(), {
-    int: "n_clients seed",
-    float: "image_epsilon",
-    list[float]: "epsilons",
-    list[int]: "private_clients",
+check_parameters(globals(), {
+    "2 <= int <= 1000": "n_clients",
+    "float > 0": "image_epsilon",
+    "list[int] >= 2": "private_clients",
+    "increasing list[float] > 0": "epsilons",
+    "int >= 0": "seed",
 })
-assert 2 <= n_clients <= 1000, f"{n_clients=}: expected 2 to 1000"
-assert seed >= 0, f"{seed=}: expected at least 0"
-assert image_epsilon > 0, f"{image_epsilon=}: expected above 0"
-assert private_clients and min(private_clients) >= 2, f"{private_clients=}: expected each at least 2"
-assert epsilons == sorted(set(epsilons)) and epsilons, f"{epsilons=}: expected increasing"
-assert min(epsilons) > 0, f"{epsilons=}: expected each above 0"
 
 # %% tags=["hide-input"]
 import warnings

@@ -36,18 +36,17 @@ learning_rate = 0.1  # of the first-order methods
 seed = 0  # of the data and of all runs
 
 # %% tags=["hide-input"]
-from book import check_types
+from book import check_parameters
 
-check_types(globals(), {
-    int: "n_clients n_samples n_features sparsity cohort_size rounds seed",
-    float: "learning_rate",
+check_parameters(globals(), {
+    "int >= 3": "n_clients",
+    "int >= 3 * sparsity": "n_samples",
+    "int >= 20 * sparsity": "n_features",
+    "int >= 1": "sparsity rounds",
+    "2 <= int <= n_clients": "cohort_size",
+    "float > 0": "learning_rate",
+    "int >= 0": "seed",
 })
-assert n_clients >= 3, f"{n_clients=}: expected at least 3"
-assert min(sparsity, rounds) >= 1, f"{sparsity=}, {rounds=}: expected each at least 1"
-assert n_samples >= 3 * sparsity, f"{n_samples=}: expected at least {3 * sparsity=}"
-assert n_features >= 20 * sparsity, f"{n_features=}: expected at least {20 * sparsity=}"
-assert learning_rate > 0 and seed >= 0, f"{learning_rate=}, {seed=}: expected above 0, and at least 0"
-assert 2 <= cohort_size <= n_clients, f"{cohort_size=}: expected 2 to {n_clients=}"
 
 # %% tags=["hide-input"]
 import json

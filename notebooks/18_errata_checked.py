@@ -43,17 +43,16 @@ local_iterations = 3  # K, local iterations
 n_seeds = 10  # seeds: repetitions with new data
 
 # %% tags=["hide-input"]
-from book import check_types
+from book import check_parameters
 
-check_types(globals(), {
-    int: "n_features sparsity local_iterations n_seeds",
-    float: "last_condition",
+check_parameters(globals(), {
+    "4 * sparsity <= int <= 14": "n_features",
+    "1 <= int <= 3": "sparsity",
+    "1 < float <= 1.06": "last_condition",
+    "3 <= int <= 6": "local_iterations",
+    "int >= 3": "n_seeds",
 })
 tau, n, K = sparsity, n_features, local_iterations
-assert 4 * sparsity <= n_features <= 14, f"{n_features=}: expected {4 * sparsity=} to 14"
-assert 1 <= sparsity <= 3 <= n_seeds, f"{sparsity=}, {n_seeds=}: expected 1 to 3, and at least 3"
-assert 1 < last_condition <= 1.06, f"{last_condition=}: expected above 1, at most 1.06"
-assert 3 <= local_iterations <= 6, f"{local_iterations=}: expected 3 to 6"
 
 # %% tags=["hide-input"]
 from dataclasses import dataclass

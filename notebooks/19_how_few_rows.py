@@ -41,20 +41,17 @@ n_seeds = 10  # seeds: repetitions with new data
 picture_seed = 2  # seed of the federation in the picture of matrices
 
 # %% tags=["hide-input"]
-from book import METHODS, Sight, alt, check_types, claim, images, panels, play, see_through, sliders
+from book import METHODS, Sight, alt, check_parameters, claim, images, panels, play, see_through, sliders
 
-check_types(globals(), {
-    int: "n_clients n_samples n_features sparsity rounds n_seeds picture_seed",
-    float: "alpha variance_decay exact",
-    list[int]: "samples",
+check_parameters(globals(), {
+    "int >= 1": "n_clients n_samples n_features rounds n_seeds",
+    "1 <= int <= n_features": "sparsity",
+    "float >= 0": "alpha",
+    "float": "variance_decay",
+    "0 < float <= 0.1": "exact",
+    "increasing list[int, 2..] >= 1": "samples",
+    "int >= 0": "picture_seed",
 })
-assert min(n_clients, n_samples, rounds) >= 1, f"{n_clients=}, {n_samples=}, {rounds=}: expected each at least 1"
-assert n_seeds >= 1, f"{n_seeds=}: expected at least 1"
-assert 1 <= sparsity <= n_features, f"{sparsity=}: expected 1 to {n_features=}"
-assert 0 < exact <= 0.1, f"{exact=}: expected above 0, at most 0.1"
-assert alpha >= 0, f"{alpha=}: expected at least 0"
-assert picture_seed >= 0, f"{picture_seed=}: expected at least 0"
-assert 1 <= samples[0] < samples[-1] and samples == sorted(set(samples)), f"{samples=}: expected increasing"
 
 # %% [markdown]
 # ## What a gradient shows

@@ -392,50 +392,85 @@ def test_infinite_bound_neither_holds_nor_is_useful():
 
 
 @pytest.mark.parametrize(
-    ("value", "kind"),
+    ("value", "rule"),
     [
-        (3, int),
-        (3, float),
-        (0.5, float),
-        (0.5, float | None),
-        (None, float | None),
-        ([1, 2], list[int]),
-        ([1, 0.5], list[float]),
-        (["a"], list[str]),
-        ("cv", int | str),
-        ([3], int | list[int] | None),
+        (3, "int"),
+        (3, "float"),
+        (0.5, "float"),
+        (0.5, "float | None"),
+        (None, "float > 0 | None"),
+        ([1, 2], "list[int]"),
+        ([1, 0.5], "list[float]"),
+        (["a"], "list[str]"),
+        ("cv", "1 <= int <= 13 | str in ['cv']"),
+        (13, "1 <= int <= 13 | str in ['cv']"),
+        ([3], "int | list[int] | None"),
+        (4, "1 <= int <= n"),
+        (0.1, "0 < float <= 0.1"),
+        (4, "int >= min(n, 7)"),
+        ([1, 4], "increasing list[int, 2] >= 1"),
+        ([1, 4, 5], "1 <= increasing list[int, 2..] <= n + 1"),
     ],
 )
-def test_parameter_of_its_type_passes(value, kind):
-    """Whole numbers are numbers, and options have several types."""
-    book.check_types({"rounds": value}, {kind: "rounds"})
+def test_parameter_that_is_as_its_rule_says_passes(value, rule):
+    """Whole numbers are numbers, options have several types, and bounds are expressions."""
+    book.check_parameters({"n": 4, "rounds": value}, {"int": "n", rule: "rounds"})
 
 
 @pytest.mark.parametrize(
-    ("value", "kind", "words"),
+    ("value", "rule", "words"),
     [
-        (10.0, int, "rounds=10.0: expected a whole number"),
-        (True, int, "rounds=True: expected a whole number"),
-        (True, float, "rounds=True: expected a number"),
-        (np.inf, float, "rounds=inf: expected a number"),
-        (np.nan, float | None, "rounds=nan: expected a number or None"),
-        ("1e-6", float, "rounds='1e-6': expected a number"),
-        ([], list[int], r"rounds=\[\]: expected a list of whole numbers, one or more"),
-        ([1, True], list[int], "expected a list of whole numbers"),
-        ([0.5, np.nan], list[float], "expected a list of numbers"),
-        (3, list[float], "expected a list of numbers"),
-        (3, str, "rounds=3: expected a text"),
-        ("x\n" * 100, int, r"rounds='x\\n.{40,60}\.\.\.: expected a whole number$"),
+        (10.0, "int", "rounds=10.0: expected a whole number"),
+        (True, "int >= 1", "rounds=True: expected a whole number"),
+        (True, "float", "rounds=True: expected a number"),
+        (np.inf, "float", "rounds=inf: expected a number"),
+        (np.nan, "float | None", "rounds=nan: expected a number or None"),
+        ("1e-6", "float >= 0", "rounds='1e-6': expected a number"),
+        ([], "list[int]", r"rounds=\[\]: expected a list of whole numbers, one or more"),
+        ([1, True], "list[int]", "expected a list of whole numbers"),
+        ([0.5, np.nan], "list[float]", "expected a list of numbers"),
+        (3, "list[float]", "expected a list of numbers"),
+        (3, "str", "rounds=3: expected a text"),
+        ("x\n" * 100, "int", r"rounds='x\\n.{40,60}\.\.\.: expected a whole number$"),
     ],
 )
-def test_parameter_of_another_type_is_named_in_one_line(value, kind, words):
+def test_parameter_of_another_type_is_named_in_one_line(value, rule, words):
     """The message has the name, the value, and the type that was expected."""
     with pytest.raises(TypeError, match=words) as caught:
-        book.check_types(
-            {"n": 1, "rounds": value},
-            {int: "n", kind: "rounds"} if kind is not int else {int: "n rounds"},
+        book.check_parameters(
+            {"n": -1, "rounds": value},
+            {"int >= 0": "n", rule: "rounds"} if rule != "int" else {"int": "n rounds"},
         )
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "rule", "words"),
+    [
+        (0, "int >= 1", "a whole number, at least 1"),
+        (5, "1 <= int <= n", "a whole number, at least 1, at most n=4"),
+        (9, "int < 2 * n", "a whole number, below 2 * n=8"),
+        (0, "0 < float <= 0.1", "a number, above 0, at most 0.1"),
+        ("b", "str in ['a', 'cv']", "a text, one of a, cv"),
+        (0, "int >= 1 | str in ['cv']", "a whole number, at least 1 or a text, one of cv"),
+        ([1, 1], "increasing list[int]", "a list of whole numbers, one or more, increasing"),
+        ([1, 0], "list[int] >= 1", "a list of whole numbers, one or more, each at least 1"),
+        ([1], "list[float, 2..]", "a list of numbers, 2 or more"),
+        ([1, 2, 3], "list[float, 2]", "a list of numbers, 2 of them"),
+    ],
+)
+def test_parameter_out_of_bounds_is_named_in_one_line(value, rule, words):
+    """The message has the name, the value, and the bounds with their values."""
+    with pytest.raises(ValueError, match=".") as caught:
+        book.check_parameters({"n": 4, "rounds": value}, {"int": "n", rule: "rounds"})
+    assert str(caught.value) == f"rounds={value!r}: expected {words}"
+
+
+@pytest.mark.parametrize("rule", ["integer", "1 < int >", "list", "int => 1", ""])
+def test_rule_that_cannot_be_read_is_refused(rule):
+    """And not taken for one that always holds."""
+    with pytest.raises(ValueError, match="the rule is .*; expected one such as"):
+        book.check_parameters({"rounds": 1}, {rule: "rounds"})
 
 
 def command_line(*arguments):

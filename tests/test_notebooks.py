@@ -94,7 +94,7 @@ def parameters_and_checks(path):
     checks = [
         source
         for source in others
-        if "assert " in source and not re.search(r"^import |^def ", source, re.M)
+        if "check_parameters(" in source and not re.search(r"^import |^def ", source, re.M)
     ]
     return (
         cells[index],
@@ -123,7 +123,7 @@ def test_parameters_are_commented_literals_with_checked_ranges(path, caplog):
             if not isinstance(given[name], list)
             else [-1, -1]
         )
-        with pytest.raises((AssertionError, TypeError)) as caught:
+        with pytest.raises((ValueError, TypeError)) as caught:
             exec(checks, given | {name: wrong})
         assert name in str(caught.value)
         assert "\n" not in str(caught.value)
@@ -188,7 +188,7 @@ def test_parameter_of_wrong_type_stops_in_the_first_check(
         for value in wrong_values(path.stem[:2], name, default):
             if value is None and default is None:
                 continue
-            with pytest.raises((AssertionError, TypeError)) as caught:
+            with pytest.raises((ValueError, TypeError)) as caught:
                 exec(first, given | {name: value})
             shown = str(caught.value)
             assert shown.startswith(f"{name}=") and ": expected " in shown and "\n" not in shown, (
@@ -238,7 +238,7 @@ def test_figure_has_words_for_readers_who_cannot_see_it(path):
 def test_cells_that_draw_check_or_claim_can_be_folded(path):
     """They have the tag by which the site folds them."""
     for cell in code(pairs.read(path)):
-        if re.search(r"^\s*(claim|check_types|alt)\(", cell.source, re.MULTILINE):
+        if re.search(r"^\s*(claim|check_parameters|alt)\(", cell.source, re.MULTILINE):
             assert "hide-input" in cell.metadata.get("tags", []), cell.source
 
 
@@ -261,6 +261,14 @@ def test_cells_that_check_claim_or_only_draw_are_folded(path):
     asides = [pairs.is_aside(cell.source) for cell in cells]
     assert all(fold for fold, aside in zip(folded, asides, strict=True) if aside)
     assert not folded[0]  # the parameters
+
+
+@pytest.mark.parametrize("path", [*NOTEBOOKS, *KEPT], ids=lambda path: path.stem)
+def test_cell_that_the_site_folds_is_folded_in_jupyter_too(path):
+    """The tag of the site and the metadata of JupyterLab stand together; outputs stay visible."""
+    for cell in code(pairs.read(path)):
+        folded = "hide-input" in cell.metadata.get("tags", [])
+        assert cell.metadata.get("jupyter", {}) == ({"source_hidden": True} if folded else {})
 
 
 @each_notebook

@@ -29,7 +29,8 @@ def read(path: Path) -> NotebookNode:
 def normalise(notebook: NotebookNode) -> NotebookNode:
     """Take away, in place, what differs from run to run: all metadata but kernel and tags, and where print was cut.
 
-    Cells that check, claim or only draw get the tag that folds them on the site.
+    Cells that check, claim or only draw get the tag that folds them on the site, and what has this tag is folded in
+    JupyterLab and on code hosts, too.
     """
     notebook.metadata = NotebookNode(
         kernelspec=NotebookNode(KERNEL), language_info=NotebookNode(name="python")
@@ -41,6 +42,8 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
         if cell.cell_type == "code" and is_aside(cell.source) and "hide-input" not in tags:
             tags.append("hide-input")
         cell.metadata = NotebookNode(tags=tags) if tags else NotebookNode()
+        if "hide-input" in tags:
+            cell.metadata.jupyter = NotebookNode(source_hidden=True)
         if cell.cell_type == "code":
             cell.outputs = merged(cell.outputs)
     return notebook
@@ -119,7 +122,7 @@ def is_aside(source: str) -> bool:
     only_checks = all(
         isinstance(one, ast.Assert | ast.Import | ast.ImportFrom) for one in tree.body
     )
-    return only_checks or bool(names & ({"check_types", "claim"} | DRAWS))
+    return only_checks or bool(names & ({"check_parameters", "claim"} | DRAWS))
 
 
 def claims(notebook: NotebookNode) -> list[dict]:
