@@ -38,6 +38,7 @@ CONTENTS = {
 }
 LINK = re.compile(r"(?<!!)\[([^\[\]]+)\]\(([\w./-]+)\)")
 HEADLINE = re.compile(r"!\[[^]]*\]\((?:\.\./)*(pictures/\w+\.png)\)")
+BADGE = re.compile(r"(\[!\[[^]]*\]\(\S+\)\])\(\.\./README\.md#three-ways-in\)")
 SHOWN_PER_STORED = 90 / 144  # dots per inch, as in notebooks/book/figures.py
 WIDE = 600  # pixels: a telephone shows a wider figure in a frame of its own, in which it moves sideways
 CODE = re.compile(r"(``.*?``|`[^`]*`)")
@@ -125,7 +126,7 @@ def card(name):
     first = "".join(cells[0]["source"])
     title = re.search(r"^# (.+)$", first, re.MULTILINE)[1]
     alt, picture, words = re.search(
-        r"!\[([^]]*)\]\((\S+)\)\s+(.+?)(?:\n\n|\Z)", first, re.DOTALL
+        r"^!\[([^]]*)\]\((\S+)\)\s+(.+?)(?:\n\n|\Z)", first, re.DOTALL | re.MULTILINE
     ).groups()
     sentence = re.split(r"(?<=[.?!])\s", " ".join(LINK.sub(r"\1", words).split()))[0]
     number = Path(name).name[:2]
@@ -175,6 +176,16 @@ def shown_width(png):
     return round(int.from_bytes(png[16:20], "big") * SHOWN_PER_STORED)
 
 
+def binder(name, repository):
+    """The address at which Binder opens a notebook of a repository on GitHub, OWNER/NAME."""
+    return f"https://mybinder.org/v2/gh/{repository}/HEAD?urlpath=lab/tree/notebooks/{name}.ipynb"
+
+
+def lead_badge(source, name, repository):
+    """Let the badge of a notebook open it on Binder, if it is known where the repository lies."""
+    return BADGE.sub(rf"\1({binder(name, repository)})", source) if repository else source
+
+
 def finish_pictures(source):
     """Give each picture of a notebook its size, and those that a cell shows the description stored with them."""
     notebook = json.loads(source)
@@ -212,7 +223,9 @@ def as_pages(app, docname, source):
     if docname == "docs/figures":
         source[0] += "".join(figures_page())
     if Path(app.env.doc2path(docname)).suffix == ".ipynb":
+        name = Path(docname).name
         source[0] = finish_pictures(source[0])
+        source[0] = lead_badge(source[0], name, os.environ.get("GITHUB_REPOSITORY"))
 
 
 def plain_letters(app, what, name, obj, options, lines):

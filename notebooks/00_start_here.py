@@ -12,6 +12,8 @@
 # **Question.** Thirty clients hold twenty measurements each of one signal. For nearly all of them that is too few. Can
 # they find the signal together, without sending a single measurement?
 #
+# [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
+#
 # ![Animation of three rounds: votes come in, the server's model moves onto the signal](pictures/00_start_here.gif)
 #
 # Three rounds of FedGradMP: wrong choices scatter, right choices coincide, and in the third round the signal is found.
@@ -35,8 +37,7 @@
 # of client $i$; here all weights are equal.
 #
 # ```text
-#  x_0 = 0
-#  for each round t = 0, ..., T-1
+# x_0 = 0 for each round t = 0, ..., T-1
 #      for each client i = 1, ..., N, side by side
 #          x = x_t,  Λ = support of x_t             receive   the server's model
 #          for k = 1, ..., K
@@ -362,8 +363,8 @@ claim("start-alone", f"{sizes}alone, at most one client in three reaches {genero
 #   Take five gradient steps, or `SharedSupportGradMP`, which adds sums of all rows before it decides
 #   ([14](14_add_up_before_deciding.ipynb)).
 # - **Identical columns**: features that are equal, or nearly, at every client. No average over clients tells them
-#   apart. A random dictionary mixes them, and then the model has no features to read off
-#   ([08](08_gaussian_dictionary_rip.ipynb)).
+# apart. A random dictionary mixes them, and then the model has no features to read off
+# ([08](08_gaussian_dictionary_rip.ipynb)).
 # - **Clients that disagree**: a private feature as large as the shared ones. The average of their models fits none of
 #   them ([13](13_clients_that_disagree_fail_or_lie.ipynb)).
 # - **A truth that is not sparse**, as an image classifier has: FedAvg is as good or better

@@ -13,12 +13,13 @@
 # differ. They know a dictionary that was learnt from earlier frames. Can they recover the frame together, as
 # well as the dictionary allows?
 #
+# [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
+#
 # ![The frame, what FedGradMP recovers from thirty measurements a client, the difference](pictures/02_video_ksvd.png)
 #
 # Fifty clients with thirty measurements each recover a frame of 76,800 pixels to within 1.03 times the error of the
-# best
-# five atoms, which were learnt from earlier frames. Nearly all that is missing is what no five atoms can show. The clip
-# is easy: the nearest training frame alone is nearly as close (5.42 % off, where the recovered one is 5.01 % off).
+# best five atoms, which were learnt from earlier frames. Nearly all that is missing is what no five atoms can show. The
+# clip is easy: the nearest training frame alone is nearly as close (5.42 % off, where the recovered one is 5.01 % off).
 #
 # **What you will see**
 # - a clip, and the atoms that K-SVD learns from its first 80 frames;
@@ -90,6 +91,15 @@ training, frame = clip[:n_training], clip[frame_number - 1]
 print(f"{name}: {n_training} training frames of {height} x {width} = {height * width:,} pixels")
 
 
+# %% tags=["hide-input"]
+shown = [1, n_training // 2, n_training, frame_number]
+alt(images([clip[i - 1] for i in shown], [f"frame {i}" for i in shown], columns=4, width=1.85, vmin=0, vmax=1),
+    "Four frames of the clip: before the same pagoda a flower is at four places.")
+
+# %% [markdown]
+# In JupyterLab, and on the site of the book, a slider with nine frames stands here. A page that runs no scripts has the
+# four frames above only.
+
 # %% tags=["hide-input", "nbval-ignore-output"]
 def still(number):
     fig = images([clip[number - 1]], [f"frame {number}"], width=3.2, vmin=0, vmax=1)
@@ -101,10 +111,6 @@ shown = [*np.unique(np.linspace(1, n_training, 8).astype(int)), frame_number]
 slide("clip", map(still, shown), [str(number) for number in shown], "frame", width=200, colours=20)
 plt.close("all")
 
-# %% tags=["hide-input"]
-shown = [1, n_training // 2, n_training, frame_number]
-alt(images([clip[i - 1] for i in shown], [f"frame {i}" for i in shown], columns=4, width=1.85, vmin=0, vmax=1),
-    "Four frames of the clip: before the same pagoda a flower is at four places.")
 
 # %% [markdown]
 # The camera does not move, something in front of it does. Frames that look alike have a sparse description: a few
@@ -239,6 +245,9 @@ alt(images(shown, titles, width=2.45, vmin=0, vmax=1), """The frame, the frame t
 # dictionary. Fewer clients means the first of the fifty. Is sparsity needed at all? There are only fifty
 # coefficients, so beside FedGradMP we draw **dense** least squares: all fifty coefficients, fitted on the rows of all
 # clients in one place. A client keeps $A_i \Psi$, so that the runs of a seed do not draw the rows again.
+#
+# **Guess first.** With how few clients does FedGradMP still come near the floor? And from how many clients on does
+# dense least squares do as well?
 
 # %%
 def ratios(seed):
@@ -286,11 +295,18 @@ alt(fig, """Error over the floor. Left, against rounds: it is near 1 after two r
 # *Two rounds bring FedGradMP near the best five atoms (left), and with few clients it is far below dense least squares
 # (right). Lines are medians over the seeds, bands span all of them. The zero model is at about 20.*
 #
-# Most of the way is made in the first two rounds. Three clients are as good as fifty, nearly: so this clip is easy,
-# and needs no federation of that size. Where it is hard, with one, two or three clients, sparsity pays: dense least
-# squares has too many unknowns for their rows, and FedGradMP has five. What acts as noise here is the part of the
-# frame that no atom describes; the average over clients takes much of it away, and what is left is the choice of the
-# atoms: good ones, not always the best.
+# Three clients are as good as fifty, nearly: so this clip is easy, and needs no federation of that size. Where it is
+# hard, with one, two or three clients, sparsity pays: dense least squares has too many unknowns for their rows, and
+# FedGradMP has five. What acts as noise here is the part of the frame that no atom describes; the average over clients
+# takes much of it away, and what is left is the choice of the atoms: good ones, not always the best.
+#
+# A seed misses the first limit when the clients agree on five atoms that are good, but not the best five: the answers
+# are exact on those atoms and stay there.
+
+# %% [markdown]
+# ## What was measured
+#
+# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
 
 # %% tags=["hide-input"]
 claim("fig2-floor",
@@ -302,11 +318,6 @@ claim("fig2-trivial",
     final * lowest / trivial, final * lowest / trivial <= 0.5, source="ours, Figure 2", expected="at most 0.5",
     unit="times the error of the mean training frame")
 
-# %% [markdown]
-# A seed misses the first limit when the clients agree on five atoms that are good, but not the best five: the answers
-# are exact on those atoms and stay there.
-
-# %% tags=["hide-input"]
 claim("fig2-satisfactory",
     f"{name}, frame {frame_number}: in spite of heterogeneous measurements the error of the recovered frame is at "
     "most a tenth of the frame",
@@ -390,8 +401,7 @@ claim("fig2-satisfactory",
 #
 # ## References
 #
-# - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory 70(6),
-#   4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
+# - The paper, as in [00](00_start_here.ipynb).
 # - M. Aharon, M. Elad, A. Bruckstein, *K-SVD: an algorithm for designing overcomplete dictionaries for sparse
 #   representation*, IEEE Transactions on Signal Processing 54(11), 4311-4322, 2006.
 # - R. Rubinstein, M. Zibulevsky, M. Elad, *Efficient implementation of the K-SVD algorithm using batch orthogonal

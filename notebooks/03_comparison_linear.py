@@ -12,6 +12,8 @@
 # **Question.** Is FedGradMP ahead of the other federated methods, in rounds, in seconds and in bytes, when each of
 # them gets the learning rate that suits it best?
 #
+# [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
+#
 # ![Error of five methods against rounds, seconds and bytes, on three kinds of data](pictures/03_comparison_linear.png)
 #
 # FedGradMP is ahead of all rivals for forty rounds; with more of them and a larger step than the paper tried, FedIterHT
@@ -119,9 +121,7 @@ from functools import partial
 import numpy as np
 from joblib import cpu_count, parallel_config
 
-from book import METHODS, alt, claim, curve, dots, each, floor, listed, panels, plus_minus, pooled_error
-from fgmp.sparse_model import union
-from fgmp.solvers import minimise_on
+from book import METHODS, Centred, alt, claim, curve, dots, each, floor, listed, panels, plus_minus, pooled_error
 
 rivals = [name for name in MAKERS if name in methods]
 check_parameters(globals(), {"list[str] in ['FedGradMP', *MAKERS]": "methods", "list[str] in MAKERS": "rivals"})
@@ -183,8 +183,8 @@ print("relative errors:", ", ".join(f"{error:.3g}" for error in result.history["
 
 # %% [markdown]
 # The first round is slower than the second, for the reason that [01_linear_convergence](01_linear_convergence.ipynb)
-# counts: a client with a mean begins blind. How good is the end? The
-# oracle knows the true support. What remains for it is least squares with $\tau$ unknowns:
+# counts: a client with a mean begins blind. How good is the end? The oracle knows the true support. What remains for it
+# is least squares with $\tau$ unknowns:
 
 # %%
 fed = federation(3, seed=0)
@@ -415,13 +415,6 @@ def rounds_to_target(figure, name):
     return np.where(below.any(axis=1), below.argmax(axis=1), np.inf)
 
 
-# %% [markdown]
-# Each statement of the paper about this figure becomes a claim. It is reproduced if it holds on every seed, and in
-# part if it holds on at least half of them. First: fewer rounds, fewer seconds, and a smaller error. For the seconds we
-# stop the clock when a rival has finished all its rounds, and look where FedGradMP was at that moment. It has to be
-# ahead of every rival. Each round counts with the median of its run, so that a moment in which the machine is busy
-# decides nothing; in Figure 5, where a round of FedGradMP takes the time of many rounds of a rival, it would.
-
 # %% tags=["hide-input"]
 def seconds_of_a_round(figure, name, seed):
     return np.median(np.diff(runs[figure, name, seed].history["seconds"]))
@@ -448,30 +441,7 @@ def extreme(figure, name, among, pick):
 
 
 # %% tags=["hide-input"]
-PLACES = {3: "paper, Figure 3, line 1226", 4: "paper, Figure 4, line 1230", 5: "paper, Figure 5, line 1232"}
-
-
-def claim_ahead(figure):
-    names = contestants(figure)
-    if len(names) == 1:
-        return  # every rate of every rival diverges
-    mine, *others = [rounds_to_target(figure, name) for name in names]
-    best, wins = np.min(others, axis=0), [ahead_in_seconds(figure, seed) for seed in seeds]
-    needed = listed([np.median(best)]) if np.median(best) < np.inf else f"more than {shown_rounds}"
-    claim(f"fig{figure}-rounds", f"FedGradMP reaches a relative error of {target:g} in fewer rounds than every rival",
-        mine, mine < best, source=PLACES[figure],
-        expected=f"fewer than the best rival, which needs {needed}", unit="rounds")
-    claim(f"fig{figure}-seconds",
-        f"FedGradMP is ahead of every rival after the seconds that the rival takes for {shown_rounds} rounds",
-        f"ahead on {sum(wins)} of {n_seeds} seeds", wins, source=PLACES[figure], expected="every seed")
-    claim(f"fig{figure}-error", f"FedGradMP has the smallest error after {shown_rounds} rounds",
-        ends_of(figure, names), extreme(figure, "FedGradMP", names, np.min),
-        source=PLACES[figure], expected="FedGradMP has the smallest")
-
-
-# %% tags=["hide-input"]
-for figure in SETTINGS:
-    claim_ahead(figure)
+# %%
 if (3, beyond[0], 0) in longer:
     mine, theirs = (np.median(runs, axis=0) for runs in (
         errors(3, "FedGradMP"), [np.fmin(longer[3, beyond[0], seed]["relative_error"], 10) for seed in seeds]))
@@ -479,24 +449,6 @@ if (3, beyond[0], 0) in longer:
     passed = steps[np.argmax(theirs < mine.min())] if (theirs < mine.min()).any() else np.inf
     print(f"Figure 3, medians: FedGradMP has its lowest error, {mine.min():.3g}, in round {mine.argmin()}; {runner_up} "
           f"at rate {beyond[0]:g} is below that from round {passed:g} on, and ends at {theirs[-1]:.3g}")
-
-# %% [markdown]
-# Next, the order of the rivals.
-
-# %% tags=["hide-input"]
-thinned = [name for name in ("FedMid", "FedDualAvg") if name in contestants(3)]
-if thinned:
-    names = ("FedGradMP", *thinned)
-    falling = all((np.diff(np.median(errors(3, name), axis=0)) < 0).all() for name in thinned)
-    claim("fig3-l1", "the errors of FedMid and FedDualAvg fall, but more slowly than that of FedGradMP",
-        ends_of(3, names), extreme(3, "FedGradMP", names, np.min) & falling, source="paper, Figure 3, line 1226",
-        expected="FedGradMP has the smallest")
-
-# %% tags=["hide-input"]
-if "FedAvg" in contestants(3):
-    claim("fig3-fedavg-slowest", f"FedAvg is the slowest of all methods: errors after {shown_rounds} rounds",
-        ends_of(3, contestants(3)), extreme(3, "FedAvg", contestants(3), np.max), source="paper, Figure 3, line 1227",
-        expected="FedAvg the largest")
 
 
 # %% [markdown]
@@ -520,18 +472,6 @@ def diverges(name):
 # %%
 broken = [name for name in rivals if diverges(name)]
 
-# %% tags=["hide-input"]
-hurt = [np.median(degradation(name)) > 2 or name in broken for name in contestants(3)[1:]]
-if hurt:
-    claim("fig4-degradation",
-        "with more heterogeneity each rival has twice the error, or diverges at its old rate (diverges: "
-        f"{listed(broken) or 'none'})",
-        ordered({name: degradation(name) for name in contestants(3)}), hurt, source="paper, Figure 4, line 1230",
-        expected="significant degradation of all", unit="(error in Figure 4 over error in Figure 3)")
-claim("fig4-fedgradmp-holds",
-    "FedGradMP still performs well with more heterogeneity: error in Figure 4 over error in Figure 3",
-    degradation("FedGradMP"), degradation("FedGradMP") < 2, source="paper, Figure 4, line 1230", expected="below 2")
-
 
 # %% [markdown]
 # ## The runner-up, with more time and with larger steps
@@ -548,43 +488,13 @@ def ratio(figure, rate):
 
 # %% [markdown]
 # The paper says of Figure 3 that FedGradMP has the smallest residual error. After our forty rounds that is so.
-# The claims ask what happens with more rounds: at the best rate of the paper's grid, and at the best rate of all, which
-# lies outside of the grid. (The second is ours, and so is what we ask of Figure 4: the paper does not say it.)
-
-# %% tags=["hide-input"]
-def claim_residual(id, figure, rate):
-    if (figure, rate, 0) not in longer:
-        return
-    where = "inside" if rate in rates else "outside"
-    claim(id,
-        f"FedGradMP has the smallest residual error: its lowest error in any round over that of {runner_up} after "
-        f"{long_rounds} rounds at rate {rate:g}, {where} the paper's grid",
-        ratio(figure, rate), ratio(figure, rate) <= 1, expected="at most 1",
-        source="paper, Figure 3, line 1228" if id == "fig3-residual-grid" else f"ours, Figure {figure}")
-
-
-# %% tags=["hide-input"]
-if inside[0] != beyond[0]:
-    claim_residual("fig3-residual-grid", 3, inside[0])
-claim_residual("fig3-residual", 3, beyond[0])
-claim_residual("fig4-residual", 4, beyond[1])
-
-# %% [markdown]
+# What happens with more rounds is measured below: at the best rate of the paper's grid, and at the best rate of all,
+# which lies outside of the grid. (The second is ours, and so is what we ask of Figure 4: the paper does not say it.)
+#
 # With clients that differ more, the runner-up ends at very different heights on different seeds: its band in the middle
 # row is wide. So heterogeneity does hurt it, once one waits for the residual: here the paper's word of a significant
 # degradation is right, in the median.
-
-# %% tags=["hide-input"]
-if beyond[0] and beyond[1]:
-    ends = {f: [longer[f, beyond[f - 3], seed]["relative_error"][-1] for seed in seeds] for f in (3, 4)}
-    grown = np.fmin(ends[4], 10) / np.fmin(ends[3], 10)
-    claim("fig4-runner-up-degradation",
-        f"with more heterogeneity the residual error of {runner_up}, at its best rate, grows significantly",
-        grown, grown > 2, source="paper, Figure 4, line 1230", expected="above 2",
-        unit="times that of Figure 3")
-
-
-# %% [markdown]
+#
 # The paper also says that FedIterHT converges linearly, more slowly than FedGradMP. That would be a straight line on
 # the logarithmic axis. We fit one to the first half of each long run, at the rate of the paper's grid, and ask for a
 # squared correlation of at least 0.95.
@@ -596,17 +506,6 @@ def line(history):
     return np.exp(np.polyfit(history["round"][half], logs, 1)[0]), np.corrcoef(history["round"][half], logs)[0, 1] ** 2
 
 
-# %% tags=["hide-input"]
-if runner_up == "FedIterHT" and inside[0] and long_rounds >= 20:
-    factors, straight = np.transpose([line(longer[3, inside[0], seed]) for seed in seeds])
-    early = min(2, shown_rounds)
-    mine = errors(3, "FedGradMP")[:, early] ** (1 / early)
-    claim("fig3-iterht-linear",
-        "FedIterHT converges linearly, more slowly than FedGradMP: factor by which a round shrinks the error",
-        factors, (straight >= 0.95) & (factors < 1) & (factors > mine), source="paper, Figure 3, line 1226",
-        expected=f"above {np.median(mine):.3g}, the factor of FedGradMP in its first {early} rounds")
-
-
 # %% [markdown]
 # ## Where the residual of FedGradMP comes from
 #
@@ -615,16 +514,8 @@ if runner_up == "FedIterHT" and inside[0] and long_rounds >= 20:
 # has none. Or is it what [01_linear_convergence](01_linear_convergence.ipynb) found behind its peak, the common part of
 # the gradients of clients with a mean? `Centred` is the change made there: it takes the mean off a gradient before a
 # client chooses from it.
-
-# %%
-class Centred(fgmp.FedGradMP):
-    def client_update(self, client, x, rng):
-        for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
-            r = client.gradient(x, rows)
-            gamma = self.psi.select_atoms(r - r.mean(), 2 * self.sparsity)
-            x = self.prune(minimise_on(union(gamma, x.support, r.size), client, self.psi, fgmp.Exact(), x, rng))
-        return x
-
+#
+# **Guess first.** Which of the three is it?
 
 # %%
 def last_of(kind, seed, **given):
@@ -660,7 +551,104 @@ alt(picture, """The relative error at the end, as dots with bars: the oracle is 
 # **How much of the contest is about means?** A large part. The first of the changes at the end takes the means away,
 # and then the rivals survive a ten times larger rate. A client can do that by itself: it subtracts its column means,
 # the one line of [01_linear_convergence](01_linear_convergence.ipynb).
+
+# %% [markdown]
+# ## What was measured
 #
+# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them). A statement of the paper
+# is reproduced if it holds on every seed, and in part if it holds on at least half of them. For the seconds we stop the
+# clock when a rival has finished all its rounds, and look where FedGradMP was at that moment: it has to be ahead of
+# every rival. Each round counts with the median of its run, so that a moment in which the machine is busy decides
+# nothing; in Figure 5, where a round of FedGradMP takes the time of many rounds of a rival, it would.
+
+# %% tags=["hide-input"]
+PLACES = {3: "paper, Figure 3, line 1226", 4: "paper, Figure 4, line 1230", 5: "paper, Figure 5, line 1232"}
+
+
+def claim_ahead(figure):
+    names = contestants(figure)
+    if len(names) == 1:
+        return  # every rate of every rival diverges
+    mine, *others = [rounds_to_target(figure, name) for name in names]
+    best, wins = np.min(others, axis=0), [ahead_in_seconds(figure, seed) for seed in seeds]
+    needed = listed([np.median(best)]) if np.median(best) < np.inf else f"more than {shown_rounds}"
+    claim(f"fig{figure}-rounds", f"FedGradMP reaches a relative error of {target:g} in fewer rounds than every rival",
+        mine, mine < best, source=PLACES[figure],
+        expected=f"fewer than the best rival, which needs {needed}", unit="rounds")
+    claim(f"fig{figure}-seconds",
+        f"FedGradMP is ahead of every rival after the seconds that the rival takes for {shown_rounds} rounds",
+        f"ahead on {sum(wins)} of {n_seeds} seeds", wins, source=PLACES[figure], expected="every seed")
+    claim(f"fig{figure}-error", f"FedGradMP has the smallest error after {shown_rounds} rounds",
+        ends_of(figure, names), extreme(figure, "FedGradMP", names, np.min),
+        source=PLACES[figure], expected="FedGradMP has the smallest")
+
+
+# %% tags=["hide-input"]
+for figure in SETTINGS:
+    claim_ahead(figure)
+
+thinned = [name for name in ("FedMid", "FedDualAvg") if name in contestants(3)]
+if thinned:
+    names = ("FedGradMP", *thinned)
+    falling = all((np.diff(np.median(errors(3, name), axis=0)) < 0).all() for name in thinned)
+    claim("fig3-l1", "the errors of FedMid and FedDualAvg fall, but more slowly than that of FedGradMP",
+        ends_of(3, names), extreme(3, "FedGradMP", names, np.min) & falling, source="paper, Figure 3, line 1226",
+        expected="FedGradMP has the smallest")
+
+if "FedAvg" in contestants(3):
+    claim("fig3-fedavg-slowest", f"FedAvg is the slowest of all methods: errors after {shown_rounds} rounds",
+        ends_of(3, contestants(3)), extreme(3, "FedAvg", contestants(3), np.max), source="paper, Figure 3, line 1227",
+        expected="FedAvg the largest")
+
+# %% tags=["hide-input"]
+hurt = [np.median(degradation(name)) > 2 or name in broken for name in contestants(3)[1:]]
+if hurt:
+    claim("fig4-degradation",
+        "with more heterogeneity each rival has twice the error, or diverges at its old rate (diverges: "
+        f"{listed(broken) or 'none'})",
+        ordered({name: degradation(name) for name in contestants(3)}), hurt, source="paper, Figure 4, line 1230",
+        expected="significant degradation of all", unit="(error in Figure 4 over error in Figure 3)")
+claim("fig4-fedgradmp-holds",
+    "FedGradMP still performs well with more heterogeneity: error in Figure 4 over error in Figure 3",
+    degradation("FedGradMP"), degradation("FedGradMP") < 2, source="paper, Figure 4, line 1230", expected="below 2")
+
+
+# %% tags=["hide-input"]
+def claim_residual(id, figure, rate):
+    if (figure, rate, 0) not in longer:
+        return
+    where = "inside" if rate in rates else "outside"
+    claim(id,
+        f"FedGradMP has the smallest residual error: its lowest error in any round over that of {runner_up} after "
+        f"{long_rounds} rounds at rate {rate:g}, {where} the paper's grid",
+        ratio(figure, rate), ratio(figure, rate) <= 1, expected="at most 1",
+        source="paper, Figure 3, line 1228" if id == "fig3-residual-grid" else f"ours, Figure {figure}")
+
+
+# %% tags=["hide-input"]
+if inside[0] != beyond[0]:
+    claim_residual("fig3-residual-grid", 3, inside[0])
+claim_residual("fig3-residual", 3, beyond[0])
+claim_residual("fig4-residual", 4, beyond[1])
+
+if beyond[0] and beyond[1]:
+    ends = {f: [longer[f, beyond[f - 3], seed]["relative_error"][-1] for seed in seeds] for f in (3, 4)}
+    grown = np.fmin(ends[4], 10) / np.fmin(ends[3], 10)
+    claim("fig4-runner-up-degradation",
+        f"with more heterogeneity the residual error of {runner_up}, at its best rate, grows significantly",
+        grown, grown > 2, source="paper, Figure 4, line 1230", expected="above 2",
+        unit="times that of Figure 3")
+
+if runner_up == "FedIterHT" and inside[0] and long_rounds >= 20:
+    factors, straight = np.transpose([line(longer[3, inside[0], seed]) for seed in seeds])
+    early = min(2, shown_rounds)
+    mine = errors(3, "FedGradMP")[:, early] ** (1 / early)
+    claim("fig3-iterht-linear",
+        "FedIterHT converges linearly, more slowly than FedGradMP: factor by which a round shrinks the error",
+        factors, (straight >= 0.95) & (factors < 1) & (factors > mine), source="paper, Figure 3, line 1226",
+        expected=f"above {np.median(mine):.3g}, the factor of FedGradMP in its first {early} rounds")
+
+# %% [markdown]
 # ## What differs from the paper, and why
 #
 # - **Rounds, local iterations, seeds.** The paper does not state them. All methods have the same $K$ and the same

@@ -12,6 +12,8 @@
 # **Question.** Every client fits its own noise a little. Does averaging take that out again, so that the last error
 # falls with the number of rows of all clients together? And does Theorem 1 say so?
 #
+# [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
+#
 # ![With more clients beta grows, the residual stays, the measured error falls](pictures/04_statistical_rate.png)
 #
 # More clients lower the error nearly as pooling their rows would, and slightly more slowly. What Theorem 1 leaves over
@@ -103,6 +105,8 @@ alt(fig, "The models of sixty-four clients are dots on all sides of a cross, the
 # clients of 100 rows, and for 8 clients with more and more rows. The entries of the signal are equal, so that none
 # hides in the noise. We compare it with the error of least squares on all rows *with the support known*, of the same
 # data; it is about noise times $\sqrt{\tau/(Nm)}$.
+#
+# **Guess first.** Which falls faster, the error of more clients, or that of more rows at each of eight clients?
 
 # %%
 def last_error(N, rows, seed):
@@ -145,8 +149,7 @@ alt(fig, """Relative error against the rows of all clients on two logarithmic ax
 # %% [markdown]
 # *The error falls near the floor, with more clients and with more rows. Medians over the seeds; bands span 5 to 95
 # percent of them.*
-
-# %% [markdown]
+#
 # The two series are two experiments, so each has its own slope: one number for both would be the slope of neither.
 
 # %%
@@ -164,35 +167,13 @@ for words, (slopes, low, high) in {"more clients": by_clients, "more rows": by_r
 far = {4: np.median(errors[:, 0] / best[:, 0])} | far
 print("error over that of one place, medians:", ", ".join(f"{N} clients {value:.2f}" for N, value in far.items()))
 
-# %% tags=["hide-input"]
-ratios = {f"ratio_{N}_clients": value for N, value in far.items()}
-slopes, low, high = by_clients
-claim("theory-statistical-rate", "with more clients, of 100 rows each, the final error falls like N^(-1/2): the mean "
-    "slope is within 0.1 of -1/2, its 95 % interval holds -1/2, and the error over that of one place that has all rows "
-    "is for 1024 clients at most 1.1 times what it is for 4", slopes,
-    [bool(abs(slopes.mean() + 0.5) < 0.1), bool(low <= -0.5 <= high), bool(far[1024] <= 1.1 * far[4])],
-    source="paper, Theorem 1, line 701", expected="-0.5", unit="is the fitted slope",
-    keep=dict(mean_slope=slopes.mean(), interval=[low, high], **ratios))
-slopes, low, high = by_rows
-claim("theory-statistical-rate-rows", "with more rows at each of 8 clients the final error falls faster than "
-    "m^(-1/2): the 95 % interval of the mean slope is below -1/2", slopes, bool(high < -0.5),
-    source="ours, Theorem 1", expected="below -0.5", unit="is the fitted slope")
-
-# %% tags=["hide-input"]
-ratio = dict(zip([f"{N} x {rows}" for N, rows in grid], (errors / best).T, strict=True))
-shown = {name: ratio[name] for name in ("4 x 100", "64 x 100", "8 x 50", "8 x 800")}
-claim("theory-statistical-rate-floor", "for each number of clients and rows (N x m), the median error is at most "
-    "twice that of least squares on the same rows in one place, with the support known", shown,
-    [bool(np.median(values) < 2) for values in ratio.values()], source="ours, Theorem 1", expected="1 to 2", digits=2)
-
 
 # %% [markdown]
-# With more clients the error falls nearly at the rate, and slightly more slowly. The mean slope is -0.459, and its
-# interval holds -1/2 by 0.004 only. Beside least squares on the same rows in one place, the error rises from 1.20 times
-# as much with four clients to 1.32 with 256 and 1.39 with 1024. With more rows at each client the error falls *faster*
-# than the rate, because the factor depends on the rows of a client: it is 1.5 for clients of 50 rows, and 1.0 for
-# clients of 800. (A likely reason, not tested here: before a client prunes, it fits up to $3\tau$ features to its rows,
-# and most of these are noise.)
+# With more clients the mean slope is -0.459, and its interval holds -1/2 by 0.004 only. Beside least squares on the
+# same rows in one place, the error rises from 1.20 times as much with four clients to 1.32 with 256 and 1.39 with 1024.
+# With more rows at each client the error falls *faster* than the rate, because the factor depends on the rows of a
+# client: it is 1.5 for clients of 50 rows, and 1.0 for clients of 800. (A likely reason, not tested here: before a
+# client prunes, it fits up to $3\tau$ features to its rows, and most of these are noise.)
 #
 # ## Does Theorem 1 say so?
 #
@@ -242,8 +223,7 @@ alt(fig, """Against the number of clients: the smallest beta rises beside the ro
 
 # %% [markdown]
 # *What Theorem 1 leaves over stays level, and the measured error falls. Medians over the seeds, with bands over all of
-# them.* So the measured error has the rate, or nearly, and Theorem 1
-# does not give it: it never sees that errors cancel in a mean. (Entry 8 of [ERRATA.md](../ERRATA.md) has the
+# them.* Theorem 1 never sees that errors cancel in a mean. (Entry 8 of [ERRATA.md](../ERRATA.md) has the
 # computation.)
 
 # %%
@@ -251,7 +231,31 @@ three = {"smallest beta": beta, "root of the residual": residual, "measured erro
 growth = {name: np.polyfit(np.log(counts), np.log(values.T), 1)[0] for name, values in three.items()}
 flat, falling = np.mean(growth["smallest beta"]), np.mean(growth["root of the residual"])
 
+# %% [markdown]
+# ## What was measured
+#
+# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+
 # %% tags=["hide-input"]
+ratios = {f"ratio_{N}_clients": value for N, value in far.items()}
+slopes, low, high = by_clients
+claim("theory-statistical-rate", "with more clients, of 100 rows each, the final error falls like N^(-1/2): the mean "
+    "slope is within 0.1 of -1/2, its 95 % interval holds -1/2, and the error over that of one place that has all rows "
+    "is for 1024 clients at most 1.1 times what it is for 4", slopes,
+    [bool(abs(slopes.mean() + 0.5) < 0.1), bool(low <= -0.5 <= high), bool(far[1024] <= 1.1 * far[4])],
+    source="paper, Theorem 1, line 701", expected="-0.5", unit="is the fitted slope",
+    keep=dict(mean_slope=slopes.mean(), interval=[low, high], **ratios))
+slopes, low, high = by_rows
+claim("theory-statistical-rate-rows", "with more rows at each of 8 clients the final error falls faster than "
+    "m^(-1/2): the 95 % interval of the mean slope is below -1/2", slopes, bool(high < -0.5),
+    source="ours, Theorem 1", expected="below -0.5", unit="is the fitted slope")
+
+ratio = dict(zip([f"{N} x {rows}" for N, rows in grid], (errors / best).T, strict=True))
+shown = {name: ratio[name] for name in ("4 x 100", "64 x 100", "8 x 50", "8 x 800")}
+claim("theory-statistical-rate-floor", "for each number of clients and rows (N x m), the median error is at most "
+    "twice that of least squares on the same rows in one place, with the support known", shown,
+    [bool(np.median(values) < 2) for values in ratio.values()], source="ours, Theorem 1", expected="1 to 2", digits=2)
+
 claim("theory-statistical-beta", "independent clients have a bounded beta, so the residual of Theorem 1 falls like "
     "N^(-1/2): slopes in log N", growth, True if abs(flat) < 0.1 and falling < -0.3 else "gap in the proof",
     source="errata, Theorem 1, line 701", expected="0 for beta, -1/2 for residual and error", digits=2)
@@ -270,10 +274,9 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 # Nearly: as clients are added the error falls at a slope of -0.459 in their number, and the interval of that slope only
 # just holds one over the square root; beside one place that has all rows the error rises slowly. With more rows at each
 # client it falls faster, at -0.640, because small clients are farther above the floor of one place that has all rows.
-# The
-# reason is one picture: independent errors cancel in a mean. Theorem 1 adds up the errors of the clients one by one, so
-# what it leaves over does not fall with their number; the step from one to the other needs a constant $\beta$, and
-# $\beta$ grows with slope 0.62.
+# The reason is one picture: independent errors cancel in a mean. Theorem 1 adds up the errors of the clients one by
+# one, so what it leaves over does not fall with their number; the step from one to the other needs a constant $\beta$,
+# and $\beta$ grows with slope 0.62.
 #
 # ## Predict, then change
 #
@@ -324,8 +327,7 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 #
 # ## References
 #
-# - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory
-#   70(6), 4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
+# - The paper, as in [00](00_start_here.ipynb).
 #
 # Next: [05_restricted_convexity](05_restricted_convexity.ipynb), because before the theorem can be read one has to know
 # what it asks of a client's data.

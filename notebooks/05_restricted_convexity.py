@@ -13,6 +13,8 @@
 # FedGradMP need instead, and do the clients of the paper's experiments have as much of it as the paper's theorem asks
 # for?
 #
+# [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
+#
 # ![Condition numbers of the paper's clients against squared mean over variance](pictures/05_restricted_convexity.png)
 #
 # The theory asks for curvature along sparse directions only. But the theorem also wants these directions to bend nearly
@@ -152,13 +154,6 @@ def wide(seed):
     return theory.restricted_constants(A, tau).lower, theory.restricted_constants(A, n).lower
 
 
-# %% tags=["hide-input"]
-restricted, whole = np.array([wide(seed) for seed in range(n_seeds)]).T
-claim("theory-restricted-only",
-    f"{n // 2} Gaussian rows, {n} features: smallest curvature zero over all directions, positive over sparse ones",
-    restricted, (restricted > 1e-6) & (np.abs(whole) < 1e-12), source="paper, Assumptions 1 and 2, line 292",
-    expected="above 0 over sparse directions, 0 over all", unit=f"over {tau}-sparse directions")
-
 # %% [markdown]
 # ## Constants of a client
 #
@@ -168,6 +163,9 @@ claim("theory-restricted-only",
 # - `inner_restricted_constants` looks at some supports only. Its `lower` is too large, its `upper` too small;
 # - `outer_restricted_constants` uses Gershgorin's discs and the whole spectrum. Its `lower` is too small, its `upper`
 #   too large.
+#
+# **Guess first.** With 100 rows and 14 features: which of the two constants rises with $\tau$, which falls, and where
+# do they end at $\tau = 14$?
 
 # %%
 fed = fgmp.make_sparse_regression(30, n_samples, 14, sparsity=2, heterogeneity=alpha, rng=0)
@@ -230,13 +228,24 @@ alt(fig, """A lower bound of the condition number of clients against the squared
     variance: it grows along one line, and all clients are far above the two limits of the theorem.""")
 
 # %% [markdown]
-# *Five of the thirty clients, for each seed.* All are far above 2, so that no client meets the condition, and those
-# with a large mean are the worst: their columns are nearly the same vector, so that the difference of two features
-# hardly changes the misfit. It is the common mean of [19](19_how_few_rows.ipynb), quantified. Runs of FedGradMP
-# on these data are exact nevertheless ([01_linear_convergence](01_linear_convergence.ipynb)): the condition of the
-# theorem is sufficient, and far from necessary.
+# *Five of the thirty clients, for each seed.* Those with a large mean are the worst: their columns are nearly the same
+# vector, so that the difference of two features hardly changes the misfit. It is the common mean of
+# [19](19_how_few_rows.ipynb), quantified. Runs of FedGradMP on these data are exact nevertheless
+# ([01_linear_convergence](01_linear_convergence.ipynb)): the condition of the theorem is sufficient, and far from
+# necessary.
+
+# %% [markdown]
+# ## What was measured
+#
+# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
 
 # %% tags=["hide-input"]
+restricted, whole = np.array([wide(seed) for seed in range(n_seeds)]).T
+claim("theory-restricted-only",
+    f"{n // 2} Gaussian rows, {n} features: smallest curvature zero over all directions, positive over sparse ones",
+    restricted, (restricted > 1e-6) & (np.abs(whole) < 1e-12), source="paper, Assumptions 1 and 2, line 292",
+    expected="above 0 over sparse directions, 0 over all", unit=f"over {tau}-sparse directions")
+
 claim("theory-paper-clients", f"clients like those of Figure 1 (n = 1000, {n_samples} rows, alpha = {alpha:g}) do not "
     "meet the conditions of Theorem 1, even with tau = 1", {
     "lower bound of the condition number, client 1:": least[:, 0], "client 30:": least[:, -1]},
@@ -308,8 +317,7 @@ claim("theory-mean-conditions", "clients of one federation, ordered by squared m
 #
 # ## References
 #
-# - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory
-#   70(6), 4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
+# - The paper, as in [00](00_start_here.ipynb).
 #
 # Next: [06_convergence_theorem](06_convergence_theorem.ipynb), because these two numbers, and the gradients at the
 # solution, are all that the theorem needs of a client.

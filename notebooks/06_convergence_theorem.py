@@ -12,6 +12,8 @@
 # **Question.** The paper proves that FedGradMP converges linearly to a neighbourhood of the sparse solution. Do its
 # lemmas, its main theorem and its corollary hold on runs, and how far are the promised errors from the measured ones?
 #
+# [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
+#
 # ![Squared error and bound against rounds, with and without noise](pictures/06_convergence_theorem.png)
 #
 # On clients whose columns are nearly orthonormal, the bound of the theorem (black) is above the error of the run
@@ -34,20 +36,7 @@
 # Section III. All other statements go by name: the descent lemma, the corollary on $f$, the theorem on inexact
 # solvers, the theorem on client sampling, the theorem without bounded variance (appendix).
 #
-# > **The letters of this chapter.**
-# >
-# > | letter | meaning |
-# > |---|---|
-# > | $x^\#$, $x^*$ | the signal; the best $\tau$-sparse model, the minimiser of $f$ |
-# > | $x_k$, $b$, $x_{k+1}$ | model before a local iteration; its fit on the merged features; model after |
-# > | $\hat\Gamma$ | the merged features; $P^\perp_{\hat\Gamma}$ keeps what is outside of them |
-# > | $\rho^-$, $\rho^+$, $c$ | smallest and largest sparse curvature of a client, and $c = \rho^+/\rho^-$ |
-# > | $\beta_1$, $\beta_2$ | what minimising and merging may lose; $\xi_1$, $\xi_2$: what the noise adds |
-# > | $\mu(i)$, $\nu(i)$ | factor of a local iteration at client $i$, $4\beta_1\beta_2$; what it adds for the noise |
-# > | $\kappa$ | factor of a round, $4\sum_i p_i\,\mu(i)^K$ |
-# > | $\eta_3$ | how far the server's selection is from the best one; here exact, 1 |
-# >
-# > All others are in [one table](../docs/symbols.md). ($\mu(i)$ is no mean: that of a client's entries is $\mu_i$.)
+# All symbols are in [one table](../docs/symbols.md).
 
 # %% tags=["parameters"]
 n_features = 12  # n, dimension of the problems
@@ -107,11 +96,11 @@ from fgmp.solvers import minimise_on
 #   the missed ones stay missed, and bend the others a little;
 # - it **prunes** $b$ to its $\tau$ largest entries, and may throw away a right one that looks small.
 #
-# To see how much, take a run apart. The folded cell calls what [fedgradmp](../fgmp/fedgradmp.py) calls. Each
-# client starts at a random sparse model, so that there is something to correct, and takes three local iterations with
-# the full batch.
+# To see how much, take a run apart: the lines below are those of [fedgradmp](../fgmp/fedgradmp.py), and hand over what
+# lies between them. Each client starts at a random sparse model, so that there is something to correct, and takes three
+# local iterations with the full batch.
 
-# %% tags=["hide-input"]
+# %%
 def local_steps(fed, seed):
     basis, rng = StandardBasis(), np.random.default_rng(seed)
     start = SparseModel.of(sparse_on_sphere(n, tau, rng))
@@ -165,7 +154,8 @@ def lemma_federation(seed, small=1 / 30):
 # (With minibatches there are means over them, and the variance joins $\xi_1$ and $\xi_2$.)
 
 # %% tags=["hide-input"]
-def sides(client, x_star, x, merged, b, new):  # of Lemmas 3, 2 and 1: left, right
+def sides(client, x_star, x, merged, b, new):
+    """The error before, and the left and the right side of Lemma 3, of Lemma 2 and of Lemma 1, each a pair."""
     found, slope = theory.restricted_constants(client.features, 4 * tau), client.gradient(x_star) ** 2
     low, high = found.lower, found.upper
     pieces = x - x_star, np.delete(x_star, merged), b - x_star, new - x_star
@@ -207,8 +197,10 @@ alt(fig, """Squared error before a local iteration, missed by the merged support
 # features, and pruning takes a part of that away again. Lemmas 2 and 1 allow a few times what happens. It is Lemma 3
 # that is loose: it allows about as much as there was before. So $\beta_2$ is no small share even here, because it has
 # to think of the worst columns that have this $c$. Data as easy as these cannot test it, though. Half of the twelve
-# features are merged, and a feature is missed only if it is small; then what is missed is small, too. How often is the
-# small entry missed at all, and how often would one be that is not so small?
+# features are merged, and a feature is missed only if it is small; then what is missed is small, too.
+#
+# **Guess first.** How often is the small entry missed at all? And how often would one be missed that is a fifth, or a
+# half, of the other?
 
 # %% tags=["hide-input"]
 def missing(seed, small):
@@ -222,14 +214,6 @@ def missing(seed, small):
 for small in (1 / 30, 1 / 5, 1 / 2):
     share = np.mean([missing(seed, small) for seed in range(n_seeds)])
     print(f"an entry of {small:.2g} beside one of 1: missed in {100 * share:.0f} % of the local iterations")
-
-# %% tags=["hide-input"]
-for step, number, line in ((1, 3, 444), (2, 2, 430), (3, 1, 417)):
-    left, right = np.moveaxis(apart[:, :, step], -1, 0)
-    claim(f"theory-lemma-{number}", f"Lemma {number} holds in each of {left.shape[1]} local iterations of every seed",
-        (left / right).max(axis=1), (np.isfinite(right) & (left <= right * (1 + 1e-9))).all(axis=1),
-        source=f"paper, Lemma {number}, line {line}", expected="at most 1",
-        unit="of the right side reached at most")
 
 # %% [markdown]
 # ## How good are the constants?
@@ -272,8 +256,9 @@ alt(fig, """Left, the factor of pruning (h, h) has its largest value, 2.618, at 
 #
 # ## Theorem 1 beside the measured error
 #
-# At client $i$ one local iteration multiplies the squared error by $\mu(i)$ at most, and adds $\nu(i)$ for the noise.
-# After $K$ of them and one average, which costs a factor of four for pruning at the server,
+# At client $i$ one local iteration multiplies the squared error by $\mu(i) = 4\beta_1\beta_2$ at most, and adds
+# $\nu(i)$ for the noise. ($\mu(i)$ is no mean: that of a client's entries is $\mu_i$.) After $K$ of them and one
+# average, which costs a factor of four for pruning at the server,
 #
 # $$\mathbb{E}\|x_t - x^*\|^2 \le \kappa^t \|x_0 - x^*\|^2 + \text{residual},$$
 #
@@ -282,12 +267,10 @@ alt(fig, """Left, the factor of pruning (h, h) has its largest value, 2.618, at 
 #
 # if $\kappa < 1$. **This residual is the one that the proof arrives at, and not the printed one.** Line 629 has
 # $\frac{4\nu}{1-\kappa}\sum_i p_i \frac{1-\mu(i)^K}{1-\mu(i)}$, with one $\nu$ for all clients in front of the sum.
-# Both
-# can be proved (entry 7 of [ERRATA.md](../ERRATA.md)), and the figure draws the smaller of the two, with $\nu = \sum_i
-# p_i\,\nu(i)$ in the printed one. Condition numbers as small as that need nearly orthonormal columns. So that is what
-# the clients here
-# have (`make_conditioned_regression`): orthonormal columns, stretched by factors between 1 and $\sqrt c$ along random
-# directions. Full batches make a run deterministic, and the expectation is the run itself.
+# Both can be proved (entry 7 of [ERRATA.md](../ERRATA.md)), and the figure draws the smaller of the two, with $\nu =
+# \sum_i p_i\,\nu(i)$ in the printed one. Condition numbers as small as that need nearly orthonormal columns. So that is
+# what the clients here have (`make_conditioned_regression`): orthonormal columns, stretched by factors between 1 and
+# $\sqrt c$ along random directions. Full batches make a run deterministic, and the expectation is the run itself.
 #
 # The proof never uses that $x^*$ minimises anything. **Any $\tau$-sparse vector may take its place**, if the gradients
 # are taken there, which the paper does not point out. We use it twice, at the minimiser $x^*$ and at the signal $x^\#$
@@ -332,31 +315,19 @@ alt(fig, """Squared error and bound against rounds, in three panels. Without noi
 # *The bound holds, and it is loose. Lines are medians over the seeds, bands span all seeds; each panel has its own
 # scale. Squared errors below $10^{-28}$ count as exact and are drawn there.*
 #
-# The bound lies above the measurement in every round, on every seed. And it is loose, for two different reasons.
-# Without noise (left) it falls by $\kappa$ each time, while the runs have the right support after one round and are
-# exact. With noise (middle and right) $\kappa^t$ is soon too small to matter, and what remains of the bound is the
-# **residual**. It is far above the error, because its constants are made for the worst, and because it adds up what the
-# noise does to the clients one by one, while in the run their errors cancel in the mean. And $x^*$ is by its definition
-# the point where they cancel, so that the error to it (middle) is smaller still.
-# [04_statistical_rate](04_statistical_rate.ipynb) has a picture of this.
-
-# %% tags=["hide-input"]
-for name, words, case in (("solution", "x^*", solution), ("truth", "x^\\#", truth)):
-    claim(f"theory-theorem-1-{name}",
-        f"Theorem 1, noise, error to {words}: bound above the error in every round, in the end below the zero model",
-        case.factors, case.useful, source="paper, Theorem 1, line 629", expected="below 1; above 1")
-
-# %% tags=["hide-input"]
-claim("theory-theorem-1-quiet", "Theorem 1, no noise: bound above the error in every round, runs exact after one",
-    quiet.promised[:, -1], quiet.useful & (quiet.measured[:, 1] <= 1e-28), source="paper, Theorem 1, line 629",
-    expected="well below the zero model, which has 1", unit="promised for the squared error at the last round")
-
-# %% [markdown]
+# It is loose for two different reasons. Without noise (left) it falls by $\kappa$ each time, while the runs have the
+# right support after one round and are exact. With noise (middle and right) $\kappa^t$ is soon too small to matter, and
+# what remains of the bound is the **residual**. It is far above the error, because its constants are made for the
+# worst, and because it adds up what the noise does to the clients one by one, while in the run their errors cancel in
+# the mean. And $x^*$ is by its definition the point where they cancel, so that the error to it (middle) is smaller
+# still. [04_statistical_rate](04_statistical_rate.ipynb) has a picture of this.
+#
 # ### Turn the condition number
 #
 # Six clients that all have the condition number $c$, without noise: the bound for three local iterations and for
-# twenty, and the run. With three the bound leaves the figure at $c = 1.07$, with any number of them at 1.102. The run
-# does not notice.
+# twenty, and the run.
+#
+# **Guess first.** The promise ends at $c = 1.102$. What will the run do there, and what the bound, shortly before?
 
 # %%
 turned = [1.01, 1.02, 1.04, 1.06, 1.08, 1.09, 1.1, 1.11, 1.12, 1.16, 1.2]
@@ -370,16 +341,37 @@ def at_condition(c):
     return [*bounds, np.maximum(squared_errors(fed, fed.truth, 3), 1e-28)]
 
 
-# %% tags=["hide-input", "nbval-ignore-output"]
-def picture(c):
-    fig, ax = panels(width=5.4, height=3)
+# %% tags=["hide-input"]
+def draw_at(ax, c):
     three, twenty, run = at_condition(c)
     for words, bound, dashes in (("bound, K = 3", three, "-"), ("bound, K = 20", twenty, "--")):
         shown = np.where(np.isfinite(bound), np.maximum(bound, 1e-28), np.nan)
         ax.plot(shown, "k", linestyle=dashes, marker="s", label=words if np.isfinite(bound[-1]) else f"{words}: none")
     ax.plot(run, label="run", **METHODS["FedGradMP"])
-    ax.set(yscale="log", ylim=(1e-29, 10), xlabel="round", ylabel="squared error", title=f"$c$ = {c:.2f}")
+    ax.set(yscale="log", ylim=(1e-29, 10), xlabel="round", title=f"$c$ = {c:.2f}")
     ax.legend(loc="upper right")
+
+
+# %% tags=["hide-input"]
+fig, axes = panels(3, width=2.5, height=3, sharey=True)
+for ax, c in zip(axes, (1.04, 1.09, 1.12), strict=True):
+    draw_at(ax, c)
+axes[0].set(ylabel="squared error")
+alt(fig, """Bounds and error against rounds at three condition numbers: at 1.04 both bounds fall, at 1.09 the one for
+    twenty local iterations only, at 1.12 there is none; the run is exact after one round in each.""")
+
+# %% [markdown]
+# *The run does not notice the condition number. With three local iterations the bound leaves the figure at $c = 1.07$,
+# with any number of them at 1.102.*
+#
+# In JupyterLab, and on the site of the book, a slider with eleven values of $c$ stands here. A page that runs no
+# scripts has the figure above only.
+
+# %% tags=["hide-input", "nbval-ignore-output"]
+def picture(c):
+    fig, ax = panels(width=5.4, height=3)
+    draw_at(ax, c)
+    ax.set(ylabel="squared error")
     alt(fig, f"Bounds and error against rounds at condition number {c:.2f}")
     return fig
 
@@ -392,8 +384,8 @@ plt.close("all")
 # ## The corollary on $f$
 #
 # Where $x$ is near $x^*$, $f(x)$ is near $f(x^*)$, for $f$ bends by at most $\rho$, the mean restricted smoothness at
-# sparsity $\tau$. So the corollary promises
-# $\mathbb{E} f(x_t) \le f(x^*) + \frac{1}{2\rho}\|\nabla f(x^*)\|^2 + \rho\,(\text{the bound of Theorem 1})$.
+# sparsity $\tau$. So the corollary promises $\mathbb{E} f(x_t) \le f(x^*) + \frac{1}{2\rho}\|\nabla f(x^*)\|^2 +
+# \rho\,(\text{the bound of Theorem 1})$.
 
 # %%
 def objective_beside(fed, x_star):
@@ -405,12 +397,6 @@ def objective_beside(fed, x_star):
     promised = theory.objective_bound(bound, np.arange(rounds + 1), np.sum(x_star**2), **at_star)
     return fgmp.simulate(fgmp.FedGradMP(tau, K), fed, rounds).history["objective"] - value, promised - value
 
-
-# %% tags=["hide-input"]
-objective = BoundBesideError.of([objective_beside(fed, x) for fed, x in zip(noisy, solutions, strict=True)], 1e-28)
-claim("theory-corollary-f", "the corollary on f: bound above f in every round, and in the end below the zero model",
-    objective.factors["bound over zero model"], objective.useful, source="paper, corollary on f, line 859",
-    expected="below 1", unit="of what the zero model has above f(x*), promised at the last round")
 
 # %% [markdown]
 # (Is sparsity $\tau$ enough for $\rho$? A line of the proof needs $2\tau$; the statement is true nevertheless:
@@ -446,15 +432,6 @@ name_lines(ax)
 alt(fig, """The factor of a round against the number of local iterations: it falls for forty good clients, and falls
     and then rises above one if one bad client is among them.""")
 
-# %% tags=["hide-input"]
-claim("theory-kappa-falls", "all mu(i) < 1: kappa falls with every further local iteration", good[:, 4] / good[:, 0],
-    (np.diff(good) < 0).all(axis=1), source="paper, Theorem 1, line 661", expected="below 1",
-    unit="is kappa(5) / kappa(1)")
-turning = iterations[np.argmin(mixed, axis=1)]
-claim("theory-kappa-turns", "one mu(i) > 1: kappa falls, then rises above 1 as K grows", turning,
-    (turning > 1) & (turning < 20) & (mixed[:, -1] > 1), source="paper, Theorem 1, line 664",
-    expected="above 1, below 20", unit="local iterations where kappa is smallest")
-
 # %% [markdown]
 # All this is about the bound. Does the bad client hurt the runs, too? Without noise, run FedGradMP with the bad client
 # and twenty local iterations, where $\kappa > 1$ promises nothing:
@@ -462,10 +439,6 @@ claim("theory-kappa-turns", "one mu(i) > 1: kappa falls, then rises above 1 as K
 # %%
 bad = [draw([*better, 1.14], 0.0, seed) for seed in range(n_seeds)]
 last = [squared_errors(fed, fed.truth, 20)[2] ** 0.5 for fed in bad]
-
-# %% tags=["hide-input"]
-claim("theory-kappa-measured", "with K = 20 and one mu(i) > 1, where kappa > 1 promises nothing: exact after 2 rounds",
-    last, np.array(last) <= 1e-14, source="ours, Theorem 1", expected="at most 1e-14", floor=1e-14)
 
 # %% [markdown]
 # So the rise is a property of the bound, at least for data like these. What $K$ does to the runs of the paper is
@@ -475,7 +448,47 @@ claim("theory-kappa-measured", "with K = 20 and one mu(i) > 1, where kappa > 1 p
 # meets its conditions ([05](05_restricted_convexity.ipynb)), and runs are far better. What the proof does tell is
 # where care pays: in the gradient, that is, in what a client sees. Subtract column means, and merge or mix columns
 # that are nearly equal.
+
+# %% [markdown]
+# ## What was measured
 #
+# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+
+# %% tags=["hide-input"]
+for step, number, line in ((1, 3, 444), (2, 2, 430), (3, 1, 417)):
+    left, right = np.moveaxis(apart[:, :, step], -1, 0)
+    claim(f"theory-lemma-{number}", f"Lemma {number} holds in each of {left.shape[1]} local iterations of every seed",
+        (left / right).max(axis=1), (np.isfinite(right) & (left <= right * (1 + 1e-9))).all(axis=1),
+        source=f"paper, Lemma {number}, line {line}", expected="at most 1",
+        unit="of the right side reached at most")
+
+for name, words, case in (("solution", "x^*", solution), ("truth", "x^\\#", truth)):
+    claim(f"theory-theorem-1-{name}",
+        f"Theorem 1, noise, error to {words}: bound above the error in every round, in the end below the zero model",
+        case.factors, case.useful, source="paper, Theorem 1, line 629", expected="below 1; above 1")
+
+claim("theory-theorem-1-quiet", "Theorem 1, no noise: bound above the error in every round, runs exact after one",
+    quiet.promised[:, -1], quiet.useful & (quiet.measured[:, 1] <= 1e-28), source="paper, Theorem 1, line 629",
+    expected="well below the zero model, which has 1", unit="promised for the squared error at the last round")
+
+objective = BoundBesideError.of([objective_beside(fed, x) for fed, x in zip(noisy, solutions, strict=True)], 1e-28)
+claim("theory-corollary-f", "the corollary on f: bound above f in every round, and in the end below the zero model",
+    objective.factors["bound over zero model"], objective.useful, source="paper, corollary on f, line 859",
+    expected="below 1", unit="of what the zero model has above f(x*), promised at the last round")
+
+# %% tags=["hide-input"]
+claim("theory-kappa-falls", "all mu(i) < 1: kappa falls with every further local iteration", good[:, 4] / good[:, 0],
+    (np.diff(good) < 0).all(axis=1), source="paper, Theorem 1, line 661", expected="below 1",
+    unit="is kappa(5) / kappa(1)")
+turning = iterations[np.argmin(mixed, axis=1)]
+claim("theory-kappa-turns", "one mu(i) > 1: kappa falls, then rises above 1 as K grows", turning,
+    (turning > 1) & (turning < 20) & (mixed[:, -1] > 1), source="paper, Theorem 1, line 664",
+    expected="above 1, below 20", unit="local iterations where kappa is smallest")
+
+claim("theory-kappa-measured", "with K = 20 and one mu(i) > 1, where kappa > 1 promises nothing: exact after 2 rounds",
+    last, np.array(last) <= 1e-14, source="ours, Theorem 1", expected="at most 1e-14", floor=1e-14)
+
+# %% [markdown]
 # ## What differs from the paper, and why
 #
 # - **The clients.** The constants of the theorems need condition numbers that the paper's own data do not have
@@ -542,8 +555,7 @@ claim("theory-kappa-measured", "with K = 20 and one mu(i) > 1, where kappa > 1 p
 #
 # ## References
 #
-# - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory
-#   70(6), 4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
+# - The paper, as in [00](00_start_here.ipynb).
 # - J. Shen, P. Li, *A tight bound of hard thresholding*, Journal of Machine Learning Research 18(208), 1-42, 2018.
 #
 # Next: [07_minibatches_solvers_cohorts](07_minibatches_solvers_cohorts.ipynb), because real clients take minibatches,

@@ -12,6 +12,8 @@
 # **Question.** Real clients take minibatches, solve inexactly, and answer now and then. Which of the paper's promises
 # survive that, and where are runs better than promised?
 #
+# [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
+#
 # ![Promised and measured errors of three ways to run FedGradMP](pictures/07_minibatches_solvers_cohorts.png)
 #
 # What the theorems promise for minibatches, inexact solvers and cohorts holds on every run, and the runs (dots) are
@@ -210,30 +212,19 @@ name_lines(ax)
 alt(fig, """Against theta: the factor of a round falls, what is left over falls and then rises, and both are below one
     only in between.""")
 
+
 # %% [markdown]
 # *Medians over the seeds: both are below one only for $\theta$ from about 5 to 12.*
 #
 # With the best $\theta$ for each round the promise can be laid beside the runs. It is below the zero model, but hardly.
-
-# %% tags=["hide-input"]
-lowest = [np.min([b.after(steps, 1.0) for b in row], axis=0) for row in bounds]
-minibatch = BoundBesideError.of([(run, best) for (run, _), best in zip(crowds, lowest, strict=True)], 1e-28)
-interior = np.argmin(left_over, axis=1)
-inside = (np.diff(rate) < 0).all() and (interior > 0).all() and (interior < len(thetas) - 1).all()
-claim("theory-theta", "larger theta: smaller kappa; the residual has its minimum at a theta in between",
-    thetas[interior], inside, source="paper, Theorem 1, line 705", expected="inside 2 to 200",
-    unit="is the theta with the smallest residual")
-claim("theory-theorem-1-minibatch", "Theorem 1 with minibatches and the variance as met on the way: bound above the "
-    "mean error in every round, and in the end below the zero model", minibatch.factors, minibatch.useful,
-    source="paper, Theorem 1, line 629", expected="below 1; above 1")
-
-
-# %% [markdown]
+#
 # ## When the residual is zero
 #
 # Theorem 1 leaves nothing over if two things vanish at $x^*$: all gradients $\nabla f_i(x^*)$ of the clients (their
 # mean square is $\zeta_*^2$), and the variances $\sigma_i^2$ of the minibatches. Four federations: without noise and
 # with it, with full batches and with minibatches.
+#
+# **Guess first.** Which of the four runs end at $x^*$?
 
 # %%
 def at_the_end(fed, batch):
@@ -249,18 +240,12 @@ cases = {f"{words}, {kind}": [at_the_end(crowd(seed, level), batch) for seed in 
          for kind, batch in (("full batch", None), ("minibatches", batch_size))}  # fmt: skip
 nothing, ends = np.moveaxis(list(cases.values()), 2, 0)
 
-# %% tags=["hide-input"]
-claim("theory-zero-residual", "the final error to x* is zero where zeta* and sigma_i (at x*) are zero, and only there",
-    dict(zip(cases, ends, strict=True)), (nothing < 1e-12) == (ends < 1e-12), floor=1e-12, digits=1,
-    source="paper, Theorem 1, line 678", expected="zero without noise only")
-
 
 # %% [markdown]
 # The runs without noise end at $x^*$, and no others do. The second of them is a case for the appendix: no
 # $\sigma_i = 0$ serves all sparse vectors there, so Theorem 1 promises a neighbourhood only, and yet the runs reach
 # $x^*$, because the variance vanishes where they go.
-
-# %% [markdown]
+#
 # ## Inexact solvers
 #
 # A client of Algorithm 2 returns a $b$ within $\delta$ of the minimiser. The bound pays for that twice,
@@ -310,16 +295,7 @@ alt(fig, """Error after the last round against the accuracy delta of the solver:
 # *The error follows $\delta$, so an inexact solver costs its inexactness and no more. Gradient descent can only take
 # whole steps, and on clients this good one step gains more than one decimal, so it often ends far below its target.
 # Where $\delta$ is tiny, the promise is what $\kappa^t$ has left of the start.*
-
-# %% tags=["hide-input"]
-true = np.all([case.holds for case in moved + stopped], axis=0)
-useful = np.all([case.useful for case, delta in zip(moved, deltas, strict=True) if delta <= 0.01], axis=0)
-claim("theory-inexact", "inexact solvers: bound (with 2 nu + 8 delta^2) above the error for every delta and solver",
-    np.polyfit(np.log(deltas), np.log(moved_end.T), 1)[0], true & useful, source="ours, inexact solvers",
-    expected="1; for delta up to 0.01 the bound is below the zero model",
-    unit="is the slope of log error against log delta (off by exactly delta)")
-
-# %% [markdown]
+#
 # ## Cohorts
 #
 # Now $L$ of the $N$ clients answer in each round. The paper's $\kappa$ is four times the mean of the $L$ largest
@@ -358,6 +334,34 @@ alt(fig, """Left, the promised rate of a round against the cohort size: the maxi
 # \sum_{i=1}^N$, and its mean over cohorts $\frac1N\sum_{i=1}^N$, smaller by $L/N$. How cohorts change runs on the
 # paper's data is measured in [12_two_dials](12_two_dials.ipynb).
 
+# %% [markdown]
+# ## What was measured
+#
+# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+
+# %% tags=["hide-input"]
+lowest = [np.min([b.after(steps, 1.0) for b in row], axis=0) for row in bounds]
+minibatch = BoundBesideError.of([(run, best) for (run, _), best in zip(crowds, lowest, strict=True)], 1e-28)
+interior = np.argmin(left_over, axis=1)
+inside = (np.diff(rate) < 0).all() and (interior > 0).all() and (interior < len(thetas) - 1).all()
+claim("theory-theta", "larger theta: smaller kappa; the residual has its minimum at a theta in between",
+    thetas[interior], inside, source="paper, Theorem 1, line 705", expected="inside 2 to 200",
+    unit="is the theta with the smallest residual")
+claim("theory-theorem-1-minibatch", "Theorem 1 with minibatches and the variance as met on the way: bound above the "
+    "mean error in every round, and in the end below the zero model", minibatch.factors, minibatch.useful,
+    source="paper, Theorem 1, line 629", expected="below 1; above 1")
+
+claim("theory-zero-residual", "the final error to x* is zero where zeta* and sigma_i (at x*) are zero, and only there",
+    dict(zip(cases, ends, strict=True)), (nothing < 1e-12) == (ends < 1e-12), floor=1e-12, digits=1,
+    source="paper, Theorem 1, line 678", expected="zero without noise only")
+
+true = np.all([case.holds for case in moved + stopped], axis=0)
+useful = np.all([case.useful for case, delta in zip(moved, deltas, strict=True) if delta <= 0.01], axis=0)
+claim("theory-inexact", "inexact solvers: bound (with 2 nu + 8 delta^2) above the error for every delta and solver",
+    np.polyfit(np.log(deltas), np.log(moved_end.T), 1)[0], true & useful, source="ours, inexact solvers",
+    expected="1; for delta up to 0.01 the bound is below the zero model",
+    unit="is the slope of log error against log delta (off by exactly delta)")
+
 # %% tags=["hide-input"]
 claim("theory-cohort-kappa", "the theorem on client sampling: its kappa falls as the cohort grows",
     printed[:, 0] / printed[:, -1], (np.diff(printed) < 0).all(axis=1), source="paper, client sampling, line 992",
@@ -367,7 +371,6 @@ claim("theory-cohort-bound", "the theorem on client sampling: bound above the er
     np.all([case.useful for case in cohorts], axis=0), source="paper, client sampling, line 969",
     expected="below 1", unit="promised for the squared error at the last round, worst cohort size")
 
-# %% tags=["hide-input"]
 values = {"kappa for L = 1 with the maximum": printed[:, 0], "with the mean": averaged[:, 0]}
 claim("theory-cohort-mean", "client sampling: the mean over random cohorts can replace the maximum; what is "
     "promised for full participation is above the error of cohorts of one client", values,
@@ -444,8 +447,7 @@ claim("theory-cohort-mean", "client sampling: the mean over random cohorts can r
 #
 # ## References
 #
-# - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory
-#   70(6), 4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
+# - The paper, as in [00](00_start_here.ipynb).
 #
 # Next: [08_gaussian_dictionary_rip](08_gaussian_dictionary_rip.ipynb), because some data have no curvature at all along
 # some sparse vectors, and a random dictionary gives it to them.

@@ -13,6 +13,8 @@
 # equal. The paper multiplies them by a random Gaussian dictionary $\Psi$, and says that $A\Psi$ is well conditioned if
 # the stable rank of $A$ is large. Why, at which rate, and what does FedGradMP gain?
 #
+# [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
+#
 # ![Left, the flat direction is on a sparse circle, right, between circles](pictures/08_gaussian_dictionary_rip.png)
 #
 # Where two columns are equal there is no curvature along a sparse direction, and a random dictionary turns the flat
@@ -22,7 +24,7 @@
 # circles.
 #
 # **What you will see**
-# - what mixing does to twins, and that it does nothing for a common mean;
+# - by what number mixing helps twins, and that it does nothing for a common mean;
 # - how nearly an isometry $A\Psi$ is, and that the rate has a square root that is missing in print;
 # - FedGradMP on data without curvature: in the standard basis, in a dictionary, and a client alone.
 #
@@ -65,7 +67,7 @@ from scipy.spatial.transform import Rotation
 from scipy.stats import t as student
 
 import fgmp
-from book import BLUE, GREEN, METHODS, WINE, Sight, alt, claim, curve, draw_sphere, floor, panels, see_through, slide
+from book import BLUE, GREEN, METHODS, WINE, alt, claim, curve, draw_sphere, floor, panels, slide
 from fgmp import theory
 from fgmp.datasets.synthetic import sparse_on_sphere
 
@@ -97,7 +99,8 @@ alt(fig, """Two spheres of directions, each with three circles in colours of the
 # %% [markdown]
 # *Circles: the directions in which one of the three entries is zero, coloured by curvature. White dot: no curvature.*
 #
-# Turn it slowly, and see where the circles are dark:
+# In JupyterLab, and on the site of the book, a slider turns the sphere from left to right. A page that runs no scripts
+# has the two ends only, which are the figure above.
 
 # %% tags=["hide-input", "nbval-ignore-output"]
 def turned(share):
@@ -118,9 +121,8 @@ plt.close("all")
 # ## Twins are mixed, and a mean is not
 #
 # RIP, the restricted isometry property, says that sparse vectors nearly keep their lengths. A matrix with twins lacks
-# it, for their difference has length zero. Here are 400 features in pairs of twins and 300 rows; and below them the
-# blindest of the thirty clients of [00_start_here](00_start_here.ipynb), with five times the rows. Both in the
-# standard basis, and in a dictionary of 40 random atoms:
+# it, for their difference has length zero. Here are 400 features in pairs of twins and 300 rows, and the clients of
+# [00_start_here](00_start_here.ipynb) with five times the rows, of which we take the one with the largest mean:
 
 # %%
 def twins(seed, rows=300):
@@ -136,33 +138,19 @@ def clients_with_means(seed):
 
 
 # %%
-A, blind, rng = twins(0), clients_with_means(2)[-1], np.random.default_rng(3)
-missing = np.zeros(40)
-missing[[4, 16, 30]] = 1, -0.8, 0.6
-sights = []
-for words, data in (("twins", A[:, np.r_[0:40:2, 1:40:2]]), ("a common mean", blind[:, :40])):
-    whole = A if words == "twins" else blind
-    mixed = whole @ rng.standard_normal((whole.shape[1], 40))
-    sights.append(Sight.of(f"{words}: sr = {theory.stable_rank(whole):.3g}", data, missing))
-    sights.append(Sight.of(f"{words}, mixed", mixed, missing))
-
-# %% tags=["hide-input"]
-alt(see_through(sights, taken=6, words="feature, or atom"), """Twins show every missing feature twice; mixed, the
-    gradient is nearly what is missing. A client with a common mean sees one colour, and mixed it sees stripes of
-    both signs: the gradient is as far from what is missing as before.""")
+A, blind = twins(0), clients_with_means(2)[-1]
+print(f"stable rank: twins {theory.stable_rank(A):.3g}, the largest mean {theory.stable_rank(blind):.3g}")
 
 
 # %% [markdown]
-# *A dictionary makes the gradient of twins nearly what is missing, and does not help a client with a mean. Drawn as in
-# [19_how_few_rows](19_how_few_rows.ipynb); twins are 20 features apart.*
-#
-# In the standard basis twins show every missing feature twice, and nothing tells which one is meant. The columns of
-# $A\Psi$ are mixtures of all features, hardly correlated, and the gradient is nearly what is missing. But for the
-# client with a mean the mixture is no cure. Its matrix is nearly of rank one, $\mu 1 1^\top$, so every column of
-# $A\Psi$ is nearly a multiple of one vector, with a random factor: the flood gets stripes.
+# [19](19_how_few_rows.ipynb) draws what each of them sees, and what twins see in a dictionary: there each missing
+# feature shows twice, here once, because the columns of $A\Psi$ are mixtures of all features, hardly correlated. For
+# the client with a mean the mixture is no remedy. Its matrix is nearly of rank one, $\mu 1 1^\top$, so every column of
+# $A\Psi$ is nearly a multiple of one vector, with a random factor of either sign, and the gradient is as far from what
+# is missing as before.
 #
 # How many directions a matrix really uses is its **stable rank** $\mathrm{sr}(A) = \|A\|_F^2 / \|A\|^2$. For the
-# twins it is 63, for the blind client 1. And a number for what sparse directions bend: the condition
+# twins it is 63, for the client with a mean 1. And a number for what sparse directions bend: the condition
 # number at sparsity 2, the largest curvature of 2-sparse directions over the smallest. (In a dictionary one can
 # measure a direction $\Psi z$ by its length, as the convergence theorems do, or by that of $z$.)
 
@@ -182,21 +170,9 @@ def blind_conditions(seed):
     return np.median(found, axis=0)
 
 
-# %% tags=["hide-input"]
-signals, coefficients, plain = np.array([conditions(seed) for seed in range(n_seeds)]).T
-claim("rip-gained", "a matrix with restricted lower constant zero is well conditioned in the dictionary, at sparsity 2",
-    {"condition number of signals": signals, "of coefficients": coefficients},
-    (plain < 1e-12) & (np.maximum(signals, coefficients) < 10), source="paper, Gaussian dictionary, line 1085",
-    expected="below 10 (infinite in the standard basis)")
-rank, plain, in_atoms, centred = np.array([blind_conditions(seed) for seed in range(n_seeds)]).T
-claim("rip-blind", "the fifth of the clients with the largest means: a Gaussian dictionary makes the restricted "
-    "condition number larger", {"stable rank": rank, "condition as they are": plain, "in the dictionary": in_atoms,
-    "column means subtracted": centred}, in_atoms > plain, source="ours, Gaussian dictionary",
-    expected="larger in the dictionary")
-
 # %% [markdown]
-# So mixing cures twins, and makes blind clients several times worse. What helps them is to subtract the column means
-# ([01_linear_convergence](01_linear_convergence.ipynb)).
+# So mixing separates twins, and makes blind clients several times worse. What helps them is to subtract the column
+# means ([01_linear_convergence](01_linear_convergence.ipynb)).
 #
 # One more caution: the dictionary does not repair the old problem. It asks a new one, in which other vectors are
 # sparse. Whether models that are sparse in the dictionary suit the data is a question about the data.
@@ -259,23 +235,6 @@ alt(fig, """Deviation of lengths and of squared lengths against the stable rank,
 # the $\varepsilon^2$ in $2\varepsilon + \varepsilon^2$ is not small; their slope is -0.543 in the median, near $-1/2$
 # and far from $-1$.
 
-# %%
-def slopes(values):
-    fits = np.array([np.polyfit(np.log(ranks), np.log(row), 1)[0] for row in values])
-    return fits, student.ppf(0.975, len(fits) - 1) * fits.std(ddof=1) / np.sqrt(len(fits))
-
-
-# %% tags=["hide-input"]
-fits, half = slopes(deltas)
-claim("rip-slope", "the RIP constant of A Psi / ||A||_F is of order tau log(n/tau) / sr(A), slope -1 (flat spectrum)",
-    fits, "misprint" if fits.mean() - half > -0.75 else bool(fits.mean() + half < -0.75),
-    source="errata, Gaussian dictionary, line 1076", expected="slope -1", unit="is the fitted slope")
-fits, half = slopes(lengths)
-claim("rip-slope-lengths", "the deviation of lengths falls like sr(A)^(-1/2): the 95 % interval of the mean slope "
-    "holds -1/2", fits, bool(abs(fits.mean() + 0.5) <= half), source="ours, Gaussian dictionary", expected="slope -1/2",
-    unit="is the fitted slope")
-
-
 # %% [markdown]
 # ## What FedGradMP gains
 #
@@ -283,6 +242,8 @@ claim("rip-slope-lengths", "the deviation of lengths falls like sr(A)^(-1/2): th
 # another to tell them apart. The dictionary has as many atoms as there are features, so it makes nothing smaller.
 # Three runs on the same matrices: signal and method in the standard basis; signal and method in the dictionary; and
 # the latter for the first client alone.
+#
+# **Guess first.** Which of the three will be exact after ten rounds on most seeds?
 
 # %%
 def twin_federation(seed, x, n_clients=n_clients):
@@ -321,6 +282,47 @@ alt(fig, """Relative error against rounds of clients with twins: in the standard
 # %% [markdown]
 # *In the dictionary the clients with twins are exact, in the standard basis they are not. Medians over the seeds, with
 # quartiles.*
+#
+# (With 30 rows the stable rank is at most 30, where the deviation measured above is no longer small: the RIP does not
+# explain this run. As in [19_how_few_rows](19_how_few_rows.ipynb) it is enough that a gradient holds more of what is
+# missing than chance, and that the clients' mistakes scatter.)
+#
+# Two remarks of the paper belong here. **The dictionary is not a sketch:** it changes the space of the models and does
+# not compress messages, so a client sends $\tau$ indices and $\tau$ values with it and without it. **Sharing it is
+# cheap and tells nothing about the data:** everyone who knows the seed can draw it.
+
+# %% [markdown]
+# ## What was measured
+#
+# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+
+# %% tags=["hide-input"]
+signals, coefficients, plain = np.array([conditions(seed) for seed in range(n_seeds)]).T
+claim("rip-gained", "a matrix with restricted lower constant zero is well conditioned in the dictionary, at sparsity 2",
+    {"condition number of signals": signals, "of coefficients": coefficients},
+    (plain < 1e-12) & (np.maximum(signals, coefficients) < 10), source="paper, Gaussian dictionary, line 1085",
+    expected="below 10 (infinite in the standard basis)")
+rank, plain, in_atoms, centred = np.array([blind_conditions(seed) for seed in range(n_seeds)]).T
+claim("rip-blind", "the fifth of the clients with the largest means: a Gaussian dictionary makes the restricted "
+    "condition number larger", {"stable rank": rank, "condition as they are": plain, "in the dictionary": in_atoms,
+    "column means subtracted": centred}, in_atoms > plain, source="ours, Gaussian dictionary",
+    expected="larger in the dictionary")
+
+
+# %% tags=["hide-input"]
+def slopes(values):
+    fits = np.array([np.polyfit(np.log(ranks), np.log(row), 1)[0] for row in values])
+    return fits, student.ppf(0.975, len(fits) - 1) * fits.std(ddof=1) / np.sqrt(len(fits))
+
+
+fits, half = slopes(deltas)
+claim("rip-slope", "the RIP constant of A Psi / ||A||_F is of order tau log(n/tau) / sr(A), slope -1 (flat spectrum)",
+    fits, "misprint" if fits.mean() - half > -0.75 else bool(fits.mean() + half < -0.75),
+    source="errata, Gaussian dictionary, line 1076", expected="slope -1", unit="is the fitted slope")
+fits, half = slopes(lengths)
+claim("rip-slope-lengths", "the deviation of lengths falls like sr(A)^(-1/2): the 95 % interval of the mean slope "
+    "holds -1/2", fits, bool(abs(fits.mean() + 0.5) <= half), source="ours, Gaussian dictionary", expected="slope -1/2",
+    unit="is the fitted slope")
 
 # %% tags=["hide-input"]
 ends = errors[:, :, -1]
@@ -331,14 +333,6 @@ claim("rip-fedgradmp", f"clients with twins: exact in {rounds} rounds in a dicti
     expected="at most 1e-14", unit="relative error (above 0.1 in the standard basis)", floor=1e-14)
 
 # %% [markdown]
-# (With 30 rows the stable rank is at most 30, where the deviation measured above is no longer small: the RIP does not
-# explain this run. As in [19_how_few_rows](19_how_few_rows.ipynb) it is enough that a gradient holds more of what is
-# missing than chance, and that the clients' mistakes scatter.)
-#
-# Two remarks of the paper belong here. **The dictionary is not a sketch:** it changes the space of the models and does
-# not compress messages, so a client sends $\tau$ indices and $\tau$ values with it and without it. **Sharing it is
-# cheap and tells nothing about the data:** everyone who knows the seed can draw it.
-#
 # ## What differs from the paper, and why
 #
 # - **The rate.** $\delta_\tau$ is of order $\sqrt{\tau\log(n/\tau)/\mathrm{sr}}$, as the corollary gives, not its
@@ -399,8 +393,7 @@ claim("rip-fedgradmp", f"clients with twins: exact in {rounds} rounds in a dicti
 #
 # ## References
 #
-# - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory
-#   70(6), 4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
+# - The paper, as in [00](00_start_here.ipynb).
 # - H. Jeong, X. Li, Y. Plan, O. Yilmaz, *Sub-Gaussian matrices on sets: optimal tail dependence and applications*,
 #   Communications on Pure and Applied Mathematics 75(8), 1713-1754, 2022.
 #

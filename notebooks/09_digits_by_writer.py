@@ -13,14 +13,15 @@
 # method is ahead on writers whom nobody has seen, after a hundred rounds and after a thousand? And how does that depend
 # on the two numbers that the paper does not print, the sparsity and the learning rate?
 #
+# [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
+#
 # ![A map of FedGradMP minus FedAvg over learning rate and sparsity](pictures/09_digits_by_writer.png)
 #
 # With one rate for all methods FedGradMP is nowhere ahead of FedAvg: level with 400 of 784 pixels a digit, behind with
 # fewer (above). If it has the rate that suits it, up to 1, and the rivals have one of those that the paper prints
 # elsewhere, 0.01 at most, it is ahead of all four in the hundredth round with 400 pixels, and in the thousandth where
 # their rates are small (below). That is with ink = 1; with paper = 1, as Federated EMNIST is published, it is level
-# with
-# rivals at 0.01 even early. If all choose their rates, it is level at best (last column).
+# with rivals at 0.01 even early. If all choose their rates, it is level at best (last column).
 #
 # **What you will see**
 # - the clients, and two ways to write a pixel as a number;
@@ -34,11 +35,10 @@
 # the subject of [10_gaussian_dictionary_digits](10_gaussian_dictionary_digits.ipynb).
 #
 # The maps of this notebook are of real writers at the paper's sizes. Their runs take more than two hours of one
-# processor, so by default the notebook reads what they reached from
-# [a kept run](results/09_digits_by_writer-mnist-writers.json) of itself, and runs on small digits that come with
-# scikit-learn. After `fgmp data fetch mnist-writers` this runs
-# everything on the real ones, and goes on where it was stopped: `papermill 09_digits_by_writer.ipynb out.ipynb -y
-# "{dataset: mnist-writers}"`.
+# processor, so by default the notebook reads what they reached from [a kept
+# run](results/09_digits_by_writer-mnist-writers.json) of itself, and runs on small digits that come with scikit-learn.
+# After `fgmp data fetch mnist-writers` this runs everything on the real ones, and goes on where it was stopped:
+# `papermill 09_digits_by_writer.ipynb out.ipynb -y "{dataset: mnist-writers}"`.
 
 # %% tags=["parameters"]
 dataset = "digits"  # images by writer; `fgmp data fetch` gets mnist-writers and femnist
@@ -59,25 +59,17 @@ radius = 1.0e5  # R, radius of the ball that holds FedGradMP's models
 n_seeds = 3  # seeds 0, 1, ..
 
 # %% tags=["hide-input"]
-from book import as_list, check_types
+from book import as_list, check_parameters
 
-check_types(globals(), {
-    str: "dataset",
-    int | None: "n_train n_test n_samples cohort_size batch_size local_iterations early_round rounds",
-    float: "concentration l1_weight radius",
-    int: "sgd_steps n_seeds",
-    int | list[int] | None: "sparsity",
-    float | list[float] | None: "learning_rates",
+check_parameters(globals(), {
+    "str in ['digits', 'mnist-writers', 'femnist']": "dataset",
+    "int >= 1 | None": "n_train n_test n_samples cohort_size batch_size local_iterations early_round rounds",
+    "float > 0": "concentration l1_weight radius",
+    "int >= 1": "sgd_steps",
+    "int >= 1 | list[int] >= 1 | None": "sparsity",
+    "float > 0 | list[float] > 0 | None": "learning_rates",
+    "1 <= int <= 1000": "n_seeds",
 })
-assert dataset in ("digits", "mnist-writers", "femnist"), f"{dataset=}: expected 'digits', 'mnist-writers' or 'femnist'"
-whole = "expected None, or each at least 1"
-assert all(n is None or n >= 1 for n in (n_train, n_test, n_samples)), f"{n_train=}, {n_test=}, {n_samples=}: {whole}"
-assert all(n is None or n >= 1 for n in (cohort_size, batch_size)), f"{cohort_size=}, {batch_size=}: {whole}"
-assert all(n is None or n >= 1 for n in (rounds, early_round)), f"{rounds=}, {early_round=}: {whole}"
-assert local_iterations is None or local_iterations >= 1, f"{local_iterations=}: {whole}"
-assert min(concentration, radius, l1_weight) > 0, f"{concentration=}, {radius=}, {l1_weight=}: expected above 0"
-assert sgd_steps >= 1, f"{sgd_steps=}: expected at least 1"
-assert 1 <= n_seeds <= 1000, f"{n_seeds=}: expected 1 to 1000"
 
 # %% tags=["hide-input"]
 embedded = dataset == "digits"
@@ -86,8 +78,6 @@ if sparsity is None:
 if learning_rates is None:
     learning_rates = [0.01, 0.1, 1.0] if embedded else [0.0001, 0.001, 0.005, 0.01, 0.1, 1.0]
 sparsity, learning_rates = sorted(as_list(sparsity)), sorted(as_list(learning_rates))
-assert min(sparsity) >= 1, f"{sparsity=}: expected each at least 1"
-assert min(learning_rates) > 0, f"{learning_rates=}: expected each above 0"
 early_round, rounds = early_round or (10 if embedded else 100), rounds or (40 if embedded else 1000)
 
 # %% tags=["hide-input"]
@@ -111,8 +101,7 @@ data = fgmp.digits_by_writer(dataset, **sizes, **skew, rng=0)  # a missing file 
 pixels, classes = data.train.model_shape
 cohort_size, batch_size = cohort_size or (5 if embedded else 10), batch_size or (20 if embedded else 50)
 local_iterations = local_iterations or (10 if embedded else 20)
-assert 1 <= cohort_size <= data.train.n_clients, f"{cohort_size=}: expected 1 to {data.train.n_clients}"
-assert early_round <= rounds, f"{early_round=}: expected at most {rounds=}"
+check_parameters(globals(), {"1 <= int <= data.train.n_clients": "cohort_size", "int <= rounds": "early_round"})
 clients = data.train.clients
 print(f"{dataset}: {len(clients)} training and {data.test.n_clients} test clients, {clients[0].n_samples} images each")
 print(f"images of {data.image_shape[0]} x {data.image_shape[1]} = {pixels} pixels")
@@ -165,6 +154,9 @@ def job(method, learning_rate, tau=None, coding=INK, seed=0, rounds=early_round)
     options = dict(coding=coding, seed=seed, rounds=rounds, **shared)
     return Learning(method=method, learning_rate=learning_rate, sparsity=tau, **options)
 
+# %% [markdown]
+# **Guess first.** On the small digits a digit may look at eight of 64 pixels. What share of the images does the model
+# get right after ten rounds?
 
 # %%
 one = job("FedGradMP", max(learning_rates), sparsity[0])
@@ -425,102 +417,7 @@ name_lines(ax)
 #
 # The two are one line, and their models agree to rounding. It follows that a smaller $\tau$ can pass FedAvg at the same
 # rate only where leaving pixels out helps, and no tuning of FedGradMP reaches beyond that.
-
-# %% tags=["hide-input"]
-apart = np.linalg.norm(all_pixels.x - average.x) / np.linalg.norm(average.x)
-claim("fig6-all-pixels",
-    "with all pixels allowed, and minibatches of all rows, FedGradMP is FedAvg with as many local steps: "
-    "relative distance of their models",
-    apart, apart < 1e-3, source="ours, Figure 6", expected="below 0.001", floor=1e-3)
-
-# %% [markdown]
-# ## The claims
 #
-# A lead of at most 0.01 counts as none. The paper says that FedGradMP is ahead of all four on training and on unseen
-# writers (line 1292), for values of $\tau$ and of the rates that it does not print. So the first two claims go over all
-# that were tried here: each $\tau$ below $n$ with each rate of the printed grid.
-
-# %%
-level = 0.01
-
-
-# %%
-def against_all(stop, coding, column="unseen"):
-    """For each sparsity below n and each printed rate: the lead over the best of the rivals."""
-    found = {}
-    for row, tau in enumerate(taus):
-        for place in range(len(printed)) if tau < n else ():
-            against = [leads(rival, stop, coding, column)[row, place] for rival in rivals]
-            found[tau, rates[place]] = np.min([np.median(one) for one in against])
-    return found
-
-
-# %%
-def tally(values):
-    ahead, behind = (int(np.sum(np.array(list(values)) * sign > level)) for sign in (1, -1))
-    return f"ahead in {ahead}, level in {len(values) - ahead - behind} and behind in {behind} of {len(values)} cells"
-
-
-# %% tags=["hide-input"]
-where = {f"{coding}, round {stop}": (stop, coding) for coding in (INK, PAPER) for stop in (early, last)}
-for column in ("unseen", "training"):
-    found = {words: against_all(stop, coding, column) for words, (stop, coding) in where.items()}
-    claim(f"fig6-{column}",
-        f"{main['dataset']}, one rate for all, after {early} and {last} rounds: accuracy of FedGradMP on {column} "
-        f"clients is above that of each rival by more than {level}, for each tau and each printed rate",
-        "; ".join(f"{words}: {tally(cells.values())}" for words, cells in found.items()),
-        [lead > level for cells in found.values() for lead in cells.values()],
-        source="paper, Figure 6, line 1292", expected="ahead in all cells", keep=main if column == "unseen" else None)
-
-# %% [markdown]
-# Next, FedGradMP has the rate that is best for it, $\tau$ is the largest below $n$, and the rivals have one of the
-# printed rates; and last, all choose.
-
-# %% tags=["hide-input"]
-TAU = max([tau for tau in taus if tau < n], default=n)
-own_leads = {stop: own_rate_leads(stop)[taus.index(TAU)] for stop in (early, last)}
-for stop, words in ((early, "early"), (last, "late")):
-    measured = {f"rivals at {rate:g}": lead for rate, lead in zip(printed, own_leads[stop], strict=False)}
-    claim(f"fig6-own-rate-{words}",
-        f"{main['dataset']}, {stop} rounds, {INK}: FedGradMP with tau = {TAU} and its own best rate is ahead of the "
-        "best of four rivals that have a printed rate, on unseen clients (paired)",
-        measured, [np.median(lead) > level for lead in measured.values()], source="paper, Figure 6, line 1292",
-        expected=f"above {level}")
-
-# %% tags=["hide-input"]
-measured = {f"after {stop} rounds": leads_of_row[-1] for stop, leads_of_row in own_leads.items()}
-claim("fig6-tuned",
-    f"{main['dataset']}, {INK}, each method with its own best rate: FedGradMP with tau = {TAU} is ahead of the best of "
-    "four rivals, on unseen clients (paired)",
-    measured, [np.median(lead) > level for lead in measured.values()], source="paper, Figure 6, line 1292",
-    expected=f"above {level}")
-
-
-# %% [markdown]
-# FedIterHT is the only rival with a model of fixed sparsity. Here it has the same $\tau$, and first the same rate, then
-# one of the printed rates while FedGradMP has its own.
-
-# %%
-def of_cells(cells, columns):
-    found = [cells[row, column] for row, tau in enumerate(taus) if tau < n for column in columns]
-    return np.array([np.median(one) for one in found])
-
-
-# %%
-def in_words(found):
-    return f"by {outwards(found, 0.001)}, ahead in {np.sum(found > 0)} of {len(found)} cells"
-
-
-# %% tags=["hide-input"]
-fixed = {"same rate": of_cells(leads("FedIterHT", early), range(len(printed)))}
-fixed |= {"own rate": of_cells(own_rate_leads(early, INK, ["FedIterHT"]), range(len(printed)))}
-for (words, found), id in zip(fixed.items(), ("common", "printed"), strict=True):
-    claim(f"fig6-same-sparsity-{id}",
-        f"{main['dataset']}, {early} rounds, {INK}: FedGradMP, with the {words}, is ahead of FedIterHT with the same "
-        "tau, for each tau and each printed rate, on unseen clients",
-        in_words(found), found > 0, source="ours, Figure 6", expected="ahead in all cells")
-
-# %% [markdown]
 # ## What a sparse model costs, and saves
 #
 # A model with few nonzero weights travels as indices and values, with 8 bytes for each; a dense one takes 4 bytes for
@@ -629,7 +526,103 @@ for row, tau in enumerate(sparsity):
 # %% [markdown]
 # With 8 pixels a digit FedGradMP is behind at every rate; with half of the pixels it is level with FedAvg, and with all
 # of them it is FedAvg but for the minibatches that it draws.
+
+# %% [markdown]
+# ## What was measured
 #
+# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them). A lead of at most 0.01
+# counts as none. The paper says that FedGradMP is ahead of all four on training and on unseen writers (line 1292), for
+# values of $\tau$ and of the rates that it does not print. So the first two claims go over all that were tried here:
+# each $\tau$ below $n$ with each rate of the printed grid.
+
+# %% tags=["hide-input"]
+apart = np.linalg.norm(all_pixels.x - average.x) / np.linalg.norm(average.x)
+claim("fig6-all-pixels",
+    "with all pixels allowed, and minibatches of all rows, FedGradMP is FedAvg with as many local steps: "
+    "relative distance of their models",
+    apart, apart < 1e-3, source="ours, Figure 6", expected="below 0.001", floor=1e-3)
+
+# %% tags=["hide-input"]
+level = 0.01
+
+
+# %% tags=["hide-input"]
+def against_all(stop, coding, column="unseen"):
+    """For each sparsity below n and each printed rate: the lead over the best of the rivals."""
+    found = {}
+    for row, tau in enumerate(taus):
+        for place in range(len(printed)) if tau < n else ():
+            against = [leads(rival, stop, coding, column)[row, place] for rival in rivals]
+            found[tau, rates[place]] = np.min([np.median(one) for one in against])
+    return found
+
+
+# %% tags=["hide-input"]
+def tally(values):
+    ahead, behind = (int(np.sum(np.array(list(values)) * sign > level)) for sign in (1, -1))
+    return f"ahead in {ahead}, level in {len(values) - ahead - behind} and behind in {behind} of {len(values)} cells"
+
+
+# %% tags=["hide-input"]
+where = {f"{coding}, round {stop}": (stop, coding) for coding in (INK, PAPER) for stop in (early, last)}
+for column in ("unseen", "training"):
+    found = {words: against_all(stop, coding, column) for words, (stop, coding) in where.items()}
+    claim(f"fig6-{column}",
+        f"{main['dataset']}, one rate for all, after {early} and {last} rounds: accuracy of FedGradMP on {column} "
+        f"clients is above that of each rival by more than {level}, for each tau and each printed rate",
+        "; ".join(f"{words}: {tally(cells.values())}" for words, cells in found.items()),
+        [lead > level for cells in found.values() for lead in cells.values()],
+        source="paper, Figure 6, line 1292", expected="ahead in all cells", keep=main if column == "unseen" else None)
+
+# %% [markdown]
+# Next, FedGradMP has the rate that is best for it, $\tau$ is the largest below $n$, and the rivals have one of the
+# printed rates; and last, all choose.
+
+# %% tags=["hide-input"]
+TAU = max([tau for tau in taus if tau < n], default=n)
+own_leads = {stop: own_rate_leads(stop)[taus.index(TAU)] for stop in (early, last)}
+for stop, words in ((early, "early"), (last, "late")):
+    measured = {f"rivals at {rate:g}": lead for rate, lead in zip(printed, own_leads[stop], strict=False)}
+    claim(f"fig6-own-rate-{words}",
+        f"{main['dataset']}, {stop} rounds, {INK}: FedGradMP with tau = {TAU} and its own best rate is ahead of the "
+        "best of four rivals that have a printed rate, on unseen clients (paired)",
+        measured, [np.median(lead) > level for lead in measured.values()], source="paper, Figure 6, line 1292",
+        expected=f"above {level}")
+
+# %% tags=["hide-input"]
+measured = {f"after {stop} rounds": leads_of_row[-1] for stop, leads_of_row in own_leads.items()}
+claim("fig6-tuned",
+    f"{main['dataset']}, {INK}, each method with its own best rate: FedGradMP with tau = {TAU} is ahead of the best of "
+    "four rivals, on unseen clients (paired)",
+    measured, [np.median(lead) > level for lead in measured.values()], source="paper, Figure 6, line 1292",
+    expected=f"above {level}")
+
+
+# %% [markdown]
+# FedIterHT is the only rival with a model of fixed sparsity. Here it has the same $\tau$, and first the same rate, then
+# one of the printed rates while FedGradMP has its own.
+
+# %% tags=["hide-input"]
+def of_cells(cells, columns):
+    found = [cells[row, column] for row, tau in enumerate(taus) if tau < n for column in columns]
+    return np.array([np.median(one) for one in found])
+
+
+# %% tags=["hide-input"]
+def in_words(found):
+    return f"by {outwards(found, 0.001)}, ahead in {np.sum(found > 0)} of {len(found)} cells"
+
+
+# %% tags=["hide-input"]
+fixed = {"same rate": of_cells(leads("FedIterHT", early), range(len(printed)))}
+fixed |= {"own rate": of_cells(own_rate_leads(early, INK, ["FedIterHT"]), range(len(printed)))}
+for (words, found), id in zip(fixed.items(), ("common", "printed"), strict=True):
+    claim(f"fig6-same-sparsity-{id}",
+        f"{main['dataset']}, {early} rounds, {INK}: FedGradMP, with the {words}, is ahead of FedIterHT with the same "
+        "tau, for each tau and each printed rate, on unseen clients",
+        in_words(found), found > 0, source="ours, Figure 6", expected="ahead in all cells")
+
+# %% [markdown]
 # ## What differs from the paper, and why
 #
 # - **Data.** The paper has Federated EMNIST, digits only. `femnist` reads it, after a download. `mnist-writers` is of
@@ -650,10 +643,9 @@ for row, tau in enumerate(sparsity):
 # With one learning rate for all methods FedGradMP is ahead of FedAvg in no cell of the map, neither early nor late:
 # with all pixels it is FedAvg, with half of them a digit it is level, with fewer behind. With a rate of its own and 400
 # pixels it is ahead of the best of four rivals at 0.01, the largest rate that the paper prints, by 0.0151 in the
-# hundredth round, but only with ink as one; in the last it is level there, and ahead where the rivals' rates are
-# small. Where all choose their
-# rates nobody is ahead. Against FedIterHT, the only rival with a fixed sparsity, it is ahead in every cell with a rate
-# of its own; at the same rate the sign depends on the cell.
+# hundredth round, but only with ink as one; in the last it is level there, and ahead where the rivals' rates are small.
+# Where all choose their rates nobody is ahead. Against FedIterHT, the only rival with a fixed sparsity, it is ahead in
+# every cell with a rate of its own; at the same rate the sign depends on the cell.
 #
 # ## Predict, then change
 #
@@ -704,8 +696,7 @@ for row, tau in enumerate(sparsity):
 #
 # ## References
 #
-# - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory 70(6),
-#   4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
+# - The paper, as in [00](00_start_here.ipynb).
 # - Q. Tong et al., *Federated optimization of l0-norm regularized sparse learning*, Algorithms 15(9) 319, 2022
 #   (FedIterHT).
 # - H. Yuan, M. Zaheer, S. Reddi, *Federated composite optimization*, ICML 2021 (FedMid and FedDualAvg).

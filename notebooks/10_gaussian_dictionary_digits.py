@@ -13,6 +13,8 @@
 # are nearly alike. The paper proposes to look for a model that is sparse in a random Gaussian dictionary instead of in
 # pixels. Does that improve the condition of the problem, and does it improve the accuracy?
 #
+# [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
+#
 # ![Maps of the lead of the dictionary over pixels, one for each coding](pictures/10_gaussian_dictionary_digits.png)
 #
 # With one rate for both, which is our reading of the paper, and 20 atoms of variance $1/n$, which is our choice, the
@@ -61,25 +63,18 @@ n_conditions = 5  # clients whose condition numbers are measured
 n_seeds = 3  # seeds: 0, 1, ..
 
 # %% tags=["hide-input"]
-from book import as_list, check_types
+from book import as_list, check_parameters
 
-check_types(globals(), {
-    str: "dataset",
-    int | None: "n_train n_test n_samples n_atoms cohort_size batch_size local_iterations "
-                "rounds long_rounds",
-    float: "concentration radius length_one",
-    int: "sgd_steps n_conditions n_seeds",
-    int | list[int] | None: "sparsity",
-    float | list[float] | None: "learning_rates",
-    int | list[int]: "small_sparsity",
+check_parameters(globals(), {
+    "str in ['digits', 'mnist-writers', 'femnist']": "dataset",
+    "int >= 1 | None": "n_train n_test n_samples n_atoms cohort_size batch_size local_iterations rounds long_rounds",
+    "float > 0": "concentration radius length_one",
+    "int >= 1": "sgd_steps n_conditions",
+    "int >= 1 | list[int] >= 1 | None": "sparsity",
+    "float > 0 | list[float] > 0 | None": "learning_rates",
+    "int >= 1 | increasing list[int] >= 1": "small_sparsity",
+    "1 <= int <= 1000": "n_seeds",
 })
-assert dataset in ("digits", "mnist-writers", "femnist"), f"{dataset=}: expected 'digits', 'mnist-writers' or 'femnist'"
-whole = "expected None, or each at least 1"
-assert all(n is None or n >= 1 for n in (n_train, n_test, n_samples)), f"{n_train=}, {n_test=}, {n_samples=}: {whole}"
-assert all(n is None or n >= 1 for n in (cohort_size, batch_size)), f"{cohort_size=}, {batch_size=}: {whole}"
-assert all(n is None or n >= 1 for n in (rounds, long_rounds)), f"{rounds=}, {long_rounds=}: {whole}"
-assert all(n is None or n >= 1 for n in (n_atoms, local_iterations)), f"{n_atoms=}, {local_iterations=}: {whole}"
-assert min(concentration, radius, length_one) > 0, f"{concentration=}, {radius=}, {length_one=}: expected above 0"
 
 # %% tags=["hide-input"]
 embedded = dataset == "digits"
@@ -89,12 +84,6 @@ if learning_rates is None:
     learning_rates = [0.01, 0.1, 1.0] if embedded else [0.001, 0.01, 0.1, 1.0]
 sparsity, small_sparsity = sorted(as_list(sparsity)), as_list(small_sparsity)
 learning_rates = sorted(as_list(learning_rates))
-assert min(sparsity) >= 1 and sgd_steps >= 1, f"{sparsity=}, {sgd_steps=}: expected at least 1"
-assert min(learning_rates) > 0, f"{learning_rates=}: expected each above 0"
-assert small_sparsity == sorted(set(small_sparsity)), f"{small_sparsity=}: expected increasing"
-assert min(small_sparsity) >= 1, f"{small_sparsity=}: expected each at least 1"
-assert n_conditions >= 1, f"{n_conditions=}: expected at least 1"
-assert 1 <= n_seeds <= 1000, f"{n_seeds=}: expected 1 to 1000"
 
 # %%
 from math import comb
@@ -113,8 +102,7 @@ long_rounds, n_atoms = long_rounds or (40 if embedded else 1000), n_atoms or (40
 sizes = dict(n_train=n_train, n_test=n_test, n_samples=n_samples)
 skew = dict(concentration=concentration) if embedded else {}
 data = fgmp.digits_by_writer(dataset, **sizes, **skew, rng=0)  # a missing file stops the notebook here and says so
-assert 1 <= cohort_size <= data.train.n_clients, f"{cohort_size=}: expected 1 to {data.train.n_clients}"
-assert rounds <= long_rounds, f"{rounds=}: expected at most {long_rounds=}"
+check_parameters(globals(), {"1 <= int <= data.train.n_clients": "cohort_size", "int <= long_rounds": "rounds"})
 pixels, classes = data.train.model_shape
 TAU = sparsity[0]
 
@@ -150,6 +138,8 @@ drawn = images(atoms, [f"atom {i}" for i in range(6)], width=1.2)
 # pixel is blank in all images of the client: then $Bv = 0$ for a 1-sparse $v$. In the dictionary, $B\Psi$ is close to a
 # multiple of an isometry for $\tau$-sparse vectors, **if** the stable rank $\|B\|_F^2/\|B\|^2$ is well above $\tau
 # \log(d/\tau)$, with $d$ atoms. Let us look at both.
+#
+# **Guess first.** What share of the pixels is blank in all images of a client? And how large is the stable rank?
 
 # %%
 clients = data.train.clients
@@ -240,8 +230,9 @@ for tau in sparsity:
 
 
 # %% [markdown]
-# Two claims for several seeds, each with new clients and a new dictionary. The paper promises a condition number close
-# to 1 where the stable rank is large (line 1085). The second claim asks for that premise. The first reproduces nothing
+# Two claims are for several seeds, each with new clients and a new dictionary; their verdicts stand at the end. The
+# paper promises a condition number close to 1 where the stable rank is large (line 1085). The second claim asks for
+# that premise. The first reproduces nothing
 # of the paper: it says that the number is finite, which it is in a Gaussian dictionary with probability one.
 
 # %%
@@ -259,16 +250,6 @@ def at_two(seed):
 
 # %%
 before, after, stable = np.transpose(each(at_two, zip(range(n_seeds))))
-
-# %% tags=["hide-input"]
-claim("fig7-condition",
-    f"{dataset}: restricted condition number at sparsity 2, infinite in pixels, in the dictionary at its worst "
-    "client",
-    after, np.isinf(before) & np.isfinite(after), source="ours, Gaussian dictionary", expected="finite")
-needed = TAU * np.log(n_atoms / TAU)
-claim("fig7-stable-rank",
-    f"{dataset}: the stable rank of the clients' data is at least tau log(d/tau) for tau = {TAU}, d = {n_atoms}",
-    stable, stable >= needed, source="ours, Gaussian dictionary", expected=f"at least {needed:.2g}", digits=2)
 
 # %% [markdown]
 # ## One small call
@@ -350,9 +331,8 @@ print(f"{main['dataset']}: the runs of the figures took {seconds / 60:.0f} minut
 #
 # The settings of both arms are the same but for the dictionary (line 1312). We read this as one rate for both; the
 # paper prints neither the rate nor $\tau$ nor the coding of a pixel. **The scale of the atoms belongs to this
-# reading**:
-# here their entries have variance $1/n$, for $n$ pixels, and with variance 1, as in line 1057, a common rate would make
-# the steps of the dictionary $n$ times as long (784 times at 28 x 28 pixels), and those of pixels not.
+# reading**: here their entries have variance $1/n$, for $n$ pixels, and with variance 1, as in line 1057, a common rate
+# would make the steps of the dictionary $n$ times as long (784 times at 28 x 28 pixels), and those of pixels not.
 
 # %%
 def names(table, rate, tau, coding):
@@ -469,11 +449,68 @@ label = ax.set_xlabel(f"dictionary minus pixels, own rates, {stop} rounds")
 # Where both do best, the dictionary with 20 atoms keeps a small lead with ink = 1 and with rows of length one. With
 # more atoms there is none.
 #
-# ## The claims
+# The condition number and the accuracy answer different questions. The first says how fast the clients' problems are
+# solved. The second also depends on how well a good classifier can be written with $\tau$ atoms. With few, random atoms
+# write it better than pixels do: each of them sees the whole image. With 50 or more pixels that advantage is gone.
 #
-# As before a difference of at most 0.01 counts as none. The verdict depends on the protocol, so each claim says which.
+# ## The same on digits of 8 x 8
+#
+# The runs that this notebook made itself, which anybody can change. By default they are of small digits.
 
 # %%
+small = {words: (leads(own, coding), own["rates"]) for coding, words in CODED.items()}
+fig = maps(small, rows=own["sparsity"], **look)
+
+
+# %%
+def in_words_of(value):
+    return "level, at most 0.05 apart" if abs(value) <= 0.05 else f"{'ahead' if value > 0 else 'behind'} by more"
+
+
+for tau, row in zip(own["sparsity"], leads(own, INK), strict=True):
+    found = [np.median(lead) for lead in row if len(lead)]
+    for rate, value in zip((min(learning_rates), max(learning_rates)), (found[0], found[-1]), strict=True):
+        print(f"tau = {tau:3}, rate {rate:g}: dictionary against pixels: {in_words_of(value)}")
+
+# %% [markdown]
+# *As the first maps, for the runs of this notebook. One seed where a cell has no range.* On these digits the 40 atoms
+# are behind: 64 pixels are few already, and most of them tell digits apart.
+#
+# ## What the models look like
+#
+# The weights of each digit, in pixels above and in the dictionary below. Red speaks for the digit, blue against it,
+# white is zero.
+
+# %% tags=["hide-input"]
+models = []
+for atoms in (None, n_atoms):
+    x = run(job(max(learning_rates), TAU, atoms)).x
+    models += [x[:, digit].reshape(data.image_shape) for digit in range(classes)]
+models = [model / np.abs(model).max() for model in models]
+scale = dict(cmap="RdBu_r", vmin=-1, vmax=1, columns=classes, width=0.9, rows=["pixels", "dictionary"])
+drawn = images(models, [str(digit) for digit in range(classes)] * 2, **scale)
+
+# %% [markdown]
+# *Seed 0, the smallest sparsity, the largest rate; every picture has a scale of its own.* In the dictionary no pixel is
+# left out.
+
+# %% [markdown]
+# ## What was measured
+#
+# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them). As before a difference of
+# at most 0.01 counts as none. The verdict depends on the protocol, so each claim says which.
+
+# %% tags=["hide-input"]
+claim("fig7-condition",
+    f"{dataset}: restricted condition number at sparsity 2, infinite in pixels, in the dictionary at its worst "
+    "client",
+    after, np.isinf(before) & np.isfinite(after), source="ours, Gaussian dictionary", expected="finite")
+needed = TAU * np.log(n_atoms / TAU)
+claim("fig7-stable-rank",
+    f"{dataset}: the stable rank of the clients' data is at least tau log(d/tau) for tau = {TAU}, d = {n_atoms}",
+    stable, stable >= needed, source="ours, Gaussian dictionary", expected=f"at least {needed:.2g}", digits=2)
+
+# %% tags=["hide-input"]
 level = 0.01
 
 
@@ -521,51 +558,6 @@ claim("fig7-own-rate",
     expected=f"above {level}", digits=2)
 
 # %% [markdown]
-# The condition number and the accuracy answer different questions. The first says how fast the clients' problems are
-# solved. The second also depends on how well a good classifier can be written with $\tau$ atoms. With few, random atoms
-# write it better than pixels do: each of them sees the whole image. With 50 or more pixels that advantage is gone.
-#
-# ## The same on digits of 8 x 8
-#
-# The runs that this notebook made itself, which anybody can change. By default they are of small digits.
-
-# %%
-small = {words: (leads(own, coding), own["rates"]) for coding, words in CODED.items()}
-fig = maps(small, rows=own["sparsity"], **look)
-
-
-# %%
-def in_words_of(value):
-    return "level, at most 0.05 apart" if abs(value) <= 0.05 else f"{'ahead' if value > 0 else 'behind'} by more"
-
-
-for tau, row in zip(own["sparsity"], leads(own, INK), strict=True):
-    found = [np.median(lead) for lead in row if len(lead)]
-    for rate, value in zip((min(learning_rates), max(learning_rates)), (found[0], found[-1]), strict=True):
-        print(f"tau = {tau:3}, rate {rate:g}: dictionary against pixels: {in_words_of(value)}")
-
-# %% [markdown]
-# *As the first maps, for the runs of this notebook. One seed where a cell has no range.* On these digits the 40 atoms
-# are behind: 64 pixels are few already, and most of them tell digits apart.
-#
-# ## What the models look like
-#
-# The weights of each digit, in pixels above and in the dictionary below. Red speaks for the digit, blue against it,
-# white is zero.
-
-# %% tags=["hide-input"]
-models = []
-for atoms in (None, n_atoms):
-    x = run(job(max(learning_rates), TAU, atoms)).x
-    models += [x[:, digit].reshape(data.image_shape) for digit in range(classes)]
-models = [model / np.abs(model).max() for model in models]
-scale = dict(cmap="RdBu_r", vmin=-1, vmax=1, columns=classes, width=0.9, rows=["pixels", "dictionary"])
-drawn = images(models, [str(digit) for digit in range(classes)] * 2, **scale)
-
-# %% [markdown]
-# *Seed 0, the smallest sparsity, the largest rate; every picture has a scale of its own.* In the dictionary no pixel is
-# left out.
-#
 # ## What differs from the paper, and why
 #
 # - **Data, loss:** as in [09_digits_by_writer](09_digits_by_writer.ipynb).
@@ -574,11 +566,10 @@ drawn = images(models, [str(digit) for digit in range(classes)] * 2, **scale)
 # - **Size of the dictionary.** The paper writes 200 x 784 where its $A$ has a row for each pixel. We read 200 atoms for
 #   images of 784 pixels. For the small images of `digits` the number of atoms is smaller, too.
 # - **Length of the atoms.** Entries of variance $1/n$ for $n$ pixels, where the theorem behind the dictionary (line
-#   1057) has variance 1. If all atoms are $s$ times as long, a step of $\alpha$ moves $x = \Psi\alpha$ as a rate $s^2$
-#   times as large does, and nothing else changes. So with variance 1, a common rate makes the steps of the dictionary
-#   784 times as long, and those of pixels not: another protocol. At the rate $\eta$ it compares our dictionary at the
-#   rate
-#   $784\,\eta$ with pixels at $\eta$.
+# 1057) has variance 1. If all atoms are $s$ times as long, a step of $\alpha$ moves $x = \Psi\alpha$ as a rate $s^2$
+# times as large does, and nothing else changes. So with variance 1, a common rate makes the steps of the dictionary 784
+# times as long, and those of pixels not: another protocol. At the rate $\eta$ it compares our dictionary at the rate
+# $784\,\eta$ with pixels at $\eta$.
 # - **Selection of atoms.** Inner products with normalised atoms ("thresholding") instead of orthogonal matching
 #   pursuit, which is far slower with ten classes.
 # - **Constants.** The paper bounds them through the stable rank, for rows of length 1; here they are measured, on the
@@ -588,9 +579,8 @@ drawn = images(models, [str(digit) for digit in range(classes)] * 2, **scale)
 # ## The answer
 #
 # With one rate for both, which is our reading, and atoms of variance $1/n$, the dictionary is ahead on real writers
-# with
-# 20 atoms and ink as one, at each rate and on each seed: by 0.0481 at the rate 0.01. With more atoms it is level or
-# behind, and with paper as one the rate decides. Where each has its own best rate, a lead of 0.016 is left. The
+# with 20 atoms and ink as one, at each rate and on each seed: by 0.0481 at the rate 0.01. With more atoms it is level
+# or behind, and with paper as one the rate decides. Where each has its own best rate, a lead of 0.016 is left. The
 # condition number is infinite in pixels and finite in the dictionary, but as large as 169, and beyond the rank of a
 # client's data no dictionary helps. The paper's premise is not met: the stable rank is far below what it asks for.
 #
@@ -643,8 +633,7 @@ drawn = images(models, [str(digit) for digit in range(classes)] * 2, **scale)
 #
 # ## References
 #
-# - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory 70(6),
-#   4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
+# - The paper, as in [00](00_start_here.ipynb).
 # - H. Jeong, X. Li, Y. Plan, O. Yilmaz, *Sub-Gaussian matrices on sets: optimal tail dependence and applications*,
 #   Communications on Pure and Applied Mathematics 75(8), 2022 (the theorem behind the dictionary).
 # - Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, *Gradient-based learning applied to document recognition*, Proceedings

@@ -12,6 +12,8 @@
 # **Question.** FedIterHT needs a learning rate. FedGradMP has none. Is there a rate with which FedIterHT works, and
 # what sets the rate beyond which it diverges?
 #
+# [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
+#
 # ![Errors of FedIterHT over learning rate and local iterations](pictures/11_learning_rates.png)
 #
 # There is no cell of this map in which FedIterHT is good after thirty rounds: small rates hardly move, large ones
@@ -231,9 +233,8 @@ for K in sorted({min(map_local_iterations), max(map_local_iterations)} - {local_
 
 
 # %% [markdown]
-# The next claims count, for each $K$ and each seed, how many of the rates from $4 \cdot 10^{-3}$ up diverge. The first
-# is about the loss that the paper prints. The second, about the sum, is one of two readings that come near the text;
-# the other, FedHT with the loss as printed, is in the last figure.
+# For each $K$ and each seed we count how many of the rates from $4 \cdot 10^{-3}$ up diverge, with the loss that the
+# paper prints, and with the sum; the numbers are at the end.
 
 # %%
 def lost_above(words, K):
@@ -243,17 +244,6 @@ def lost_above(words, K):
 
 # %% tags=["hide-input"]
 rates = sorted(set(learning_rates))
-tried_Ks = sorted({K for _, K in grids})
-readings = {"printed": ("averaged", "paper, Figure 8, line 1367"), "summed": ("summed", "ours, Figure 8")}
-for name, (words, source) in readings.items() if PUBLISHED <= max(rates) else ():
-    found = {K: lost_above(words, K) for K in tried_Ks}
-    high = len(found[tried_Ks[0]])
-    counts = {f"K = {K}:": lost.sum(axis=0) for K, lost in found.items()}
-    claim(f"fig8-diverges-{name}",
-        f"loss {words}{', as printed' * (name == 'printed')}: FedIterHT diverges at each learning rate of "
-        f"{PUBLISHED:g} and above, at each K",
-        counts, [lost.all() for lost in found.values()], source=source, expected=f"{high} of {high} rates",
-        unit=f"of {high} rates")
 
 
 # %% [markdown]
@@ -333,6 +323,8 @@ def common_limit(L, K):
 # - $2 \cdot 10^{-3}$, the largest of the rates that the paper calls too small;
 # - $2 \cdot 10^{-2}$. It is 40 times $5 \cdot 10^{-4}$, and so it stands for the paper's rate $5 \cdot 10^{-4}$ with
 #   the summed loss and $b = 40$.
+#
+# **Guess first.** Which of the two comes to rest, and how many of the ten positions of $x^\#$ does it have then?
 
 # %%
 def long_run(fed, rate):
@@ -379,23 +371,8 @@ def at_rest(run):
 # A relative error above 1 is worse than that of the zero model, and yet the squared loss of Figure 8 has fallen. A
 # client with a large mean $\mu_i$ sees mostly $\mu_i$ times the sum of the entries of $x^\#$, and any $\tau$ positions
 # can match a sum. Where that sum is far from zero (the curve above 1), FedIterHT matches it first, at the wrong
-# positions:
-
-# %% tags=["hide-input"]
-sums = [fed.truth.sum() for fed in feds[:n_costly_seeds]]
-print("the entries of x# add up to", ", ".join(f"{total:.2g}" for total in sums))
-for rate, several in long_runs.items():
-    ends = [run.history["relative_error"][-1] for run in several]
-    stuck = [end > 0.1 and at_rest(run) for end, run in zip(ends, several, strict=True)]
-    as_printed = rate <= max((r for r in learning_rates if r < PUBLISHED), default=0)
-    claim(f"fig8-stuck-{rate:g}",
-        f"FedIterHT, rate {rate:g} (summed loss: {rate / batch_size:g}), {long_rounds} rounds: at rest with a "
-        f"relative error above 0.1 ({sum(stuck)} of {len(stuck)} seeds)",
-        ends, stuck, source='paper, Figure 8, line 1369' if as_printed else 'ours, Figure 8',
-        expected="above 0.1: a highly suboptimal solution")
-
-
-# %% [markdown]
+# positions.
+#
 # ## Figure 9: FedGradMP on the same data
 #
 # FedGradMP solves a small least-squares problem where FedIterHT takes a step. So there is no learning rate. $K$ and $b$
@@ -422,15 +399,7 @@ name_lines(ax)
 # %% [markdown]
 # *Figure 9 of the paper: after four rounds the error of FedGradMP is rounding. Median over the seeds; the band spans
 # all of them.*
-
-# %% tags=["hide-input"]
-claim("fig9-exact",
-    f"FedGradMP, K={local_iterations}: relative error at most {exact:g} after {fedgradmp_rounds} rounds on every "
-    "seed",
-    errors[:, -1], errors[:, -1] <= exact, source="paper, Figure 9, line 1375",
-    expected="almost machine precision in four rounds", floor=exact)
-
-# %% [markdown]
+#
 # ## A map: learning rate and local iterations
 #
 # One more number can be chosen for FedIterHT: $K$. The map shows the median relative error after the rounds of
@@ -498,9 +467,8 @@ _ = fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncol
 # No cell of the map is a working one: the best error is still near that of the zero model, and the two best cells stand
 # next to grey ones. So it is not a narrow range in which FedIterHT works that one sees here, but none after these
 # rounds. What is narrow is the room between rates that hardly move and rates that diverge, and where it lies depends on
-# $K$. The border that the text gives, between $2 \cdot 10^{-3}$ and $4 \cdot 10^{-3}$, is where the summed loss with
-# $K = 2$ puts
-# it, one run excepted. With the averaged loss, $4 \cdot 10^{-3}$ and $10^{-2}$ are stable at every $K$.
+# $K$. The border that the text gives, between $2 \cdot 10^{-3}$ and $4 \cdot 10^{-3}$, is where the summed loss with $K
+# = 2$ puts it, one run excepted. With the averaged loss, $4 \cdot 10^{-3}$ and $10^{-2}$ are stable at every $K$.
 #
 # Three grey cells lie to the left of the line. The line is a median, and the seeds that diverge there have a lower
 # limit of their own. So compare every run with the limit of its own data:
@@ -568,6 +536,43 @@ _ = ax.set(xlabel="learning rate", title=f"runs that diverge within {rounds} rou
 # iterations on the loss as printed are no third one: with $K = 10$ a single run of five diverges, and at the largest
 # rate only. Nothing in the paper decides between the two, and we call neither probable. What can be said is that
 # FedIterHT with the loss as printed and $K = 3$ does not diverge here.
+
+# %% [markdown]
+# ## What was measured
+#
+# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+
+# %% tags=["hide-input"]
+tried_Ks = sorted({K for _, K in grids})
+readings = {"printed": ("averaged", "paper, Figure 8, line 1367"), "summed": ("summed", "ours, Figure 8")}
+for name, (words, source) in readings.items() if PUBLISHED <= max(rates) else ():
+    found = {K: lost_above(words, K) for K in tried_Ks}
+    high = len(found[tried_Ks[0]])
+    counts = {f"K = {K}:": lost.sum(axis=0) for K, lost in found.items()}
+    claim(f"fig8-diverges-{name}",
+        f"loss {words}{', as printed' * (name == 'printed')}: FedIterHT diverges at each learning rate of "
+        f"{PUBLISHED:g} and above, at each K",
+        counts, [lost.all() for lost in found.values()], source=source, expected=f"{high} of {high} rates",
+        unit=f"of {high} rates")
+
+# %% tags=["hide-input"]
+sums = [fed.truth.sum() for fed in feds[:n_costly_seeds]]
+print("the entries of x# add up to", ", ".join(f"{total:.2g}" for total in sums))
+for rate, several in long_runs.items():
+    ends = [run.history["relative_error"][-1] for run in several]
+    stuck = [end > 0.1 and at_rest(run) for end, run in zip(ends, several, strict=True)]
+    as_printed = rate <= max((r for r in learning_rates if r < PUBLISHED), default=0)
+    claim(f"fig8-stuck-{rate:g}",
+        f"FedIterHT, rate {rate:g} (summed loss: {rate / batch_size:g}), {long_rounds} rounds: at rest with a "
+        f"relative error above 0.1 ({sum(stuck)} of {len(stuck)} seeds)",
+        ends, stuck, source='paper, Figure 8, line 1369' if as_printed else 'ours, Figure 8',
+        expected="above 0.1: a highly suboptimal solution")
+
+claim("fig9-exact",
+    f"FedGradMP, K={local_iterations}: relative error at most {exact:g} after {fedgradmp_rounds} rounds on every "
+    "seed",
+    errors[:, -1], errors[:, -1] <= exact, source="paper, Figure 9, line 1375",
+    expected="almost machine precision in four rounds", floor=exact)
 
 # %% tags=["hide-input"]
 dense_methods = [name for name in others if name != "FedHT"]
@@ -663,8 +668,7 @@ if tried := [diverged(history) for trial in high for history in trial.histories]
 #
 # ## References
 #
-# - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory 70(6),
-#   4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
+# - The paper, as in [00](00_start_here.ipynb).
 # - Q. Tong et al., *Federated optimization of l0-norm regularized sparse learning*, Algorithms 15(9) 319, 2022 (FedHT
 #   and FedIterHT).
 # - X.-T. Yuan, T. Zhang, *Truncated power method for sparse eigenvalue problems*, Journal of Machine Learning Research

@@ -12,6 +12,8 @@
 # **Question.** So far all clients had the same truth, answered, and were honest. What is lost if each has a truth of
 # its own, if some fail, and if some lie? And what does a median in place of the mean repair?
 #
+# [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
+#
 # ![Error where clients disagree, fail, and lie](pictures/13_clients_that_disagree_fail_or_lie.png)
 #
 # Disagreement beyond a point breaks FedGradMP, garbage does no harm, and lies need a median. Left: each client has one
@@ -73,7 +75,7 @@ from dataclasses import replace
 import numpy as np
 
 import fgmp
-from book import BLUE, GREEN, METHODS, VERMILLION, alt, claim, curve, each, panels, pooled_error
+from book import BLUE, GREEN, METHODS, VERMILLION, KeptAnswers, alt, claim, curve, each, panels, pooled_error
 from fgmp import theory
 from fgmp.run.faults import Corrupted
 
@@ -186,16 +188,10 @@ alt(fig, "Error against the disagreement omega. Left, values that differ: straig
 #
 # **Private features.** Up to $\omega = 1/\sqrt\tau$ FedGradMP is *exact*, better than least squares on all rows, which
 # has to explain the private features by the shared ones. Every client prunes its own feature away, because $\tau$
-# shared ones are larger. Beyond, its own feature is larger than a shared one, and the client drops a shared one:
-
-# %%
-class KeptAnswers(fgmp.Aggregator):
-    """The mean, as by default, and the answers of the clients of which it was made last."""
-
-    def __call__(self, updates):
-        self.answers = updates.rows()
-        return updates.mean()
-
+# shared ones are larger. Beyond, its own feature is larger than a shared one, and the client drops a shared one.
+#
+# **Guess first.** How many of the clients drop a shared feature where the private one is a tenth smaller than a shared
+# one, and where it is a tenth larger?
 
 # %%
 for omega in (0.9 * smallest, 1.1 * smallest):
@@ -213,33 +209,6 @@ for omega in (0.9 * smallest, 1.1 * smallest):
 for kind in kinds_of_difference:
     zeta = np.median(apart[kind][3] / np.maximum(differences, 1e-9)[:, None], axis=1)[1:]
     print(f"{kind}: zeta* is {zeta.min():.3g} to {zeta.max():.3g} times omega (medians)")
-
-# %% tags=["hide-input"]
-known = np.median(apart["values"][2][1:], axis=1)
-ratios = np.max(apart["values"][0][1:] / apart["values"][2][1:], axis=0)
-claim("disagree-values",
-    f"values that differ, N={N}, {m} rows, n={n}, tau={tau}, omega up to {differences[-1]:g}: the error of FedGradMP "
-    "is at most 1.2 times that of least squares on all rows and the true support",
-    ratios, ratios <= 1.2, source="ours, clients that disagree", expected="at most 1.2",
-    unit="times at the worst omega", keep=dict(least_squares=known))
-
-# %% tags=["hide-input"]
-below = np.array(differences) < 0.95 * smallest
-above = np.array(differences) > 1.05 * smallest
-before, after = apart["private"][0][below].max(axis=0), apart["private"][0][above].min(axis=0)
-claim("disagree-cliff",
-    f"a private feature each, N={N}, {m} rows, n={n}, tau={tau}: FedGradMP is exact (1e-6) while it is smaller than "
-    "a shared entry, and off by more than 0.1 where it is larger",
-    {"before it": np.maximum(before, 1e-14), "after it": after}, (before < 1e-6) & (after > 0.1), floor=1e-12,
-    source="ours, clients that disagree", expected="below 1e-6; above 0.1")
-
-# %% tags=["hide-input"]
-summed = apart["private"][1][above].max(axis=0)
-claim("disagree-sums",
-    "there SharedSupportGradMP is at most 1.2 times as far off as least squares on the true shared support",
-    np.max(apart["private"][1][above] / apart["private"][2][above], axis=0),
-    (apart["private"][1][above] <= 1.2 * apart["private"][2][above]).all(axis=0),
-    source="ours, clients that disagree", expected="at most 1.2", unit="times", keep=dict(error=summed))
 
 
 # %% [markdown]
@@ -313,17 +282,6 @@ same = np.array([equal for _, equal in outcomes])  # [seed, kind of garbage]
 last = {kind: np.sqrt(np.mean(e[:, -(rounds // 2) :] ** 2, axis=1)) for kind, e in errors.items()}
 setting = f"n={n_features}, N={n_clients}, tau={sparsity}, K={local_iterations}, alpha={alpha:g}, all clients"
 
-# %% tags=["hide-input"]
-claim("faults-silence",
-    f"{failing:.0%} of the answers fail at random, {setting}: each of five kinds of garbage leaves the same model as "
-    "no answer, bit for bit",
-    f"{same.sum()} of {same.size} runs", same, source="ours", expected="all")
-worst = np.max([last[kind] / last["nobody fails"] for kind in ("drops out", *GARBAGE)], axis=0)
-claim("faults-left-out",
-    f"{failing:.0%} of the answers fail at random, {setting}, {row_counts[-1]} rows each, and are left out: the last "
-    "error is less than twice that of the run in which nobody fails",
-    worst, worst < 2, source="ours", expected="below 2", unit="times at the worst fault")
-
 # %% [markdown]
 # What is left out is missing and nothing worse: the last error is that of a smaller cohort.
 #
@@ -336,6 +294,8 @@ claim("faults-left-out",
 # A median of each coordinate does not move far, whatever a minority sends. A *trimmed mean* is between the two: it cuts
 # off the lowest and the highest answers of each coordinate and averages the rest. Five clients by hand, the last of
 # them a liar, and three coordinates: one that all have, one that three of the five have, and one that two have.
+#
+# **Guess first.** What do mean and median make of each of the three?
 
 # %%
 answers = np.array([[1.0, 1.0, 0.0], [1.1, 1.0, 0.0], [0.9, 1.0, 0.0], [1.0, 0.0, 1.0], [-1.0, 0.0, 1.0]])
@@ -426,6 +386,47 @@ alt(fig, "Last error against the share of liars with few rows. With 20 rows the 
 # the model stays zero (an error of 1). With fewer rows each client fits its noise, and the median is the worst of the
 # three by the medians over the seeds, though not on each seed.
 
+# %% [markdown]
+# ## What was measured
+#
+# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+
+# %% tags=["hide-input"]
+known = np.median(apart["values"][2][1:], axis=1)
+ratios = np.max(apart["values"][0][1:] / apart["values"][2][1:], axis=0)
+claim("disagree-values",
+    f"values that differ, N={N}, {m} rows, n={n}, tau={tau}, omega up to {differences[-1]:g}: the error of FedGradMP "
+    "is at most 1.2 times that of least squares on all rows and the true support",
+    ratios, ratios <= 1.2, source="ours, clients that disagree", expected="at most 1.2",
+    unit="times at the worst omega", keep=dict(least_squares=known))
+
+below = np.array(differences) < 0.95 * smallest
+above = np.array(differences) > 1.05 * smallest
+before, after = apart["private"][0][below].max(axis=0), apart["private"][0][above].min(axis=0)
+claim("disagree-cliff",
+    f"a private feature each, N={N}, {m} rows, n={n}, tau={tau}: FedGradMP is exact (1e-6) while it is smaller than "
+    "a shared entry, and off by more than 0.1 where it is larger",
+    {"before it": np.maximum(before, 1e-14), "after it": after}, (before < 1e-6) & (after > 0.1), floor=1e-12,
+    source="ours, clients that disagree", expected="below 1e-6; above 0.1")
+
+# %% tags=["hide-input"]
+summed = apart["private"][1][above].max(axis=0)
+claim("disagree-sums",
+    "there SharedSupportGradMP is at most 1.2 times as far off as least squares on the true shared support",
+    np.max(apart["private"][1][above] / apart["private"][2][above], axis=0),
+    (apart["private"][1][above] <= 1.2 * apart["private"][2][above]).all(axis=0),
+    source="ours, clients that disagree", expected="at most 1.2", unit="times", keep=dict(error=summed))
+
+claim("faults-silence",
+    f"{failing:.0%} of the answers fail at random, {setting}: each of five kinds of garbage leaves the same model as "
+    "no answer, bit for bit",
+    f"{same.sum()} of {same.size} runs", same, source="ours", expected="all")
+worst = np.max([last[kind] / last["nobody fails"] for kind in ("drops out", *GARBAGE)], axis=0)
+claim("faults-left-out",
+    f"{failing:.0%} of the answers fail at random, {setting}, {row_counts[-1]} rows each, and are left out: the last "
+    "error is less than twice that of the run in which nobody fails",
+    worst, worst < 2, source="ours", expected="below 2", unit="times at the worst fault")
+
 # %% tags=["hide-input"]
 good = lied[-1, -1, :, 2] < 0.1 * lied[-1, -1, :, 0]
 claim("lies-median",
@@ -504,8 +505,7 @@ claim("lies-cost",
 #   for federated learning*, ICML 2020: clients whose minimisers differ.
 # - D. Yin, Y. Chen, K. Ramchandran, P. Bartlett, *Byzantine-robust distributed learning: towards optimal statistical
 #   rates*, ICML 2018.
-# - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory 70(6),
-#   4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
+# - The paper, as in [00](00_start_here.ipynb).
 #
 # Next: [14_add_up_before_deciding](14_add_up_before_deciding.ipynb), because two cliffs, too few rows and private
 # features, have one cure: nobody decides before everybody has been heard.

@@ -12,6 +12,8 @@
 # **Question.** FedGradMP has every client choose its features alone. What can clients do that hold too few rows for
 # that, and can they do it while the server sees sums only?
 #
+# [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
+#
 # ![Maps of exact recovery: rows of a client, against sparsity and clients](pictures/14_add_up_before_deciding.png)
 #
 # In FedGradMP each client's rows count alone: with three times the nonzeros a client is useful, below that it is not,
@@ -20,11 +22,10 @@
 # handful at each client is enough, no more than pooled data need.
 #
 # **What you will see**
-# - what one client of five rows sees, what the sum of fifty sees, and why the sum is enough;
-# - `SharedSupportGradMP`: sketches that add up and are drawn anew, and features taken away one by one;
+# - what one client of five rows sees, and what the sum of fifty sees;
+# - `SharedSupportGradMP` in a few lines of NumPy: sketches that add up, and features taken away one by one;
 # - which of the two does what, for clients that are alike and clients that differ;
-# - `polish`, one closing exchange that replaces the values of any result by pooled least squares on its features;
-# - all diseases of this book and their cures, in one picture.
+# - `polish`, one closing exchange that replaces the values of any result by pooled least squares on its features.
 #
 # **Where it is in the paper.** It is not: `SharedSupportGradMP` and `polish` are this project's own. The sketch and the
 # elimination are taken from the references.
@@ -65,13 +66,14 @@ from sklearn.linear_model import OrthogonalMatchingPursuit
 
 import fgmp
 
-# %%
-from book import BLUE, FOREST, METHODS, PURPLE, Sight, alt, claim, curve, each, name_lines, panels, passes_half
-from book import pooled_error, see_through
+# %% tags=["hide-input"]
+from book import BLUE, FOREST, METHODS, PURPLE, alt, claim, curve, each, name_lines, panels, passes_half, pooled_error
 from fgmp import CountSketch, LargestEntries, SharedSupportGradMP
+from fgmp.shared_support.sketches import hash_matrix
 
 few_clients, few_rows, few_features, few_sparsity = few_sizes
 recovered = 1e-6  # relative error that counts as exact recovery
+
 
 # %% [markdown]
 # ## What one client sees, and what the sum sees
@@ -79,25 +81,15 @@ recovered = 1e-6  # relative error that counts as exact recovery
 # The idea of [19_how_few_rows](19_how_few_rows.ipynb): minus the gradient of a client is what is missing, seen through
 # $A^\top A/m$. With few rows that matrix is far from the identity. Every entry of the gradient carries noise of the
 # size $\|x^\#-x\|/\sqrt m$: for $m=5$ rows that is 0.45 of all that is missing, and ten entries that share it have 0.32
-# each. So a single client sees noise. In the sum of 50 clients there are 250 rows, and the same noise is 0.06. Here
-# with 40 features:
-
-# %%
-drawn = fgmp.make_sparse_regression(50, 5, 40, 3, heterogeneity=0.0, variance_decay=0.0, rng=1)
-matrices = [client.features for client in drawn.clients]
-
-# %%
-one_and_all = [Sight.of("one client, 5 rows", matrices[0], drawn.truth)]
-one_and_all += [Sight.of("the sum of 50 clients", matrices, drawn.truth)]
-alt(see_through(one_and_all, taken=6), "Above: A'A/m of one client with five rows is a patchwork, and its gradient "
-    "is large in many places where nothing is missing. Below: the mean over fifty clients is nearly the identity, "
-    "and the gradient is large where something is missing.")
-
-
-# %% [markdown]
-# Now 1000 features, ten nonzeros, and variances that fall like $1/i^{1.1}$, so that a few clients are loud and the
+# each. So a single client sees noise. In the sum of 50 clients there are 250 rows, and the same noise is 0.06. (The
+# pictures of few rows and of their sum stand in [19](19_how_few_rows.ipynb).)
+#
+# Take 1000 features, ten nonzeros, and variances that fall like $1/i^{1.1}$, so that a few clients are loud and the
 # others hardly heard: the sum is then that of about ten clients, not of fifty ($(\sum v_i)^2/\sum v_i^2 = 9.9$ for
-# variances $v_i$). How many of the ten nonzeros are among the $2\tau=20$ largest entries of the gradient at zero?
+# variances $v_i$).
+#
+# **Guess first.** How many of the ten nonzeros are among the $2\tau=20$ largest entries of a client's gradient at zero?
+# And of the sum, if the clients are alike ($\alpha = 0$), and if each has a mean of its own?
 
 # %%
 def few(alpha, seed):
@@ -145,19 +137,96 @@ for alpha in heterogeneity:
 # Both exchanges need sums over the clients only, so the answers can travel under masks
 # ([15_your_own_data](15_your_own_data.ipynb) has a call).
 #
-# **The sketch.** In each of $r = 3$ rows the features are dealt out to $w = 14\tau$ buckets (at least 70), each with a
-# random sign; a bucket is the signed sum of its entries. The estimate of an entry is the median over the rows of its
-# bucket times its sign. The deal is made anew in each round from the seed of the run and the number of the round, so
-# nobody sends it. Where a sketch would be no shorter than the gradient, the gradient itself is sent. Why anew? A client
-# could name its largest entries in a list instead. But a client whose model did not change gives the same list again,
-# and a feature that is not in it stays out. Another sketch errs in another way.
+# **The sketch.** In each of 3 rows the features are dealt out to $w = 14\tau$ buckets (at least 70, and an eighth of
+# the features), each with a random sign; a bucket is the signed sum of its entries. As a matrix $S$ with $3w$ rows the
+# sketch of a gradient is a product. The estimate of an entry is the median of its three buckets, each times the sign of
+# the entry there:
+
+# %%
+def approx(v, count):
+    return np.argsort(-np.abs(v), kind="stable")[:count]
+
+
+def entries(sketch, S):
+    signs = S.T[S.T != 0].reshape(-1, 3)
+    buckets = np.nonzero(S.T)[1].reshape(-1, 3)
+    return np.median(signs * sketch[buckets], axis=1)
+
+
+# %% [markdown]
+# The deal is made anew in each round from the seed of the run and the number of the round, so nobody sends it. Where a
+# sketch would be no shorter than the gradient, the gradient itself is sent. Why anew? A client could name its largest
+# entries in a list instead. But a client whose model did not change gives the same list again, and a feature that is
+# not in it stays out. Another sketch errs in another way.
 #
-# **The elimination.** GradMP keeps the $\tau$ largest coefficients. Where features are correlated it may drop what it
-# needs and come round to the same supports for ever, even with all data in one place. The server holds the pooled
-# normal equations on all of $\hat\Gamma$, so it can do better without a message, and never end above the best that the
-# features of the last model can do. Where all clients take part, the objective then falls or stays, so no support can
-# come back after another one was better.
+# **The elimination.** The normal equations $Hb = g$ give the best coefficients on $\hat\Gamma$. Without feature $j$ the
+# objective rises by $b_j^2 / (2 (H^{-1})_{jj})$. The feature with the least such cost goes, and so on until $\tau$ are
+# left:
+
+# %%
+def eliminate(H, g, tau):
+    on = np.arange(len(g))
+    while len(on) > tau:
+        inverse = np.linalg.inv(H[np.ix_(on, on)] + 1e-10 * np.eye(len(on)))  # also with few rows
+        b = inverse @ g[on]
+        on = np.delete(on, np.argmin(b**2 / inverse.diagonal()))
+    return on
+
+
+def solve(H, g, on):
+    return np.linalg.lstsq(H[np.ix_(on, on)], g[on], rcond=None)[0]
+
+
+def lowest(H, g, on):
+    """The least objective with these features, but for a constant."""
+    return -g[on] @ solve(H, g, on) / 2
+
+
+# %% [markdown]
+# GradMP keeps the $\tau$ largest coefficients. Where features are correlated it may drop what it needs and come round
+# to the same supports for ever, even with all data in one place. Elimination needs no further message, and if the
+# features of the last model do better, they stay. Where all clients take part, the objective then falls or stays, so no
+# support can come back after another one was better.
 #
+# **All of it.** The two means over clients are all that the server sees:
+
+# %%
+def shared_support(As, ys, tau, T, deal):
+    x = np.zeros(As[0].shape[1])
+    for t in range(T):
+        S, clients = deal(t), list(zip(As, ys, strict=True))
+        sketch = np.mean([S @ (A.T @ (A @ x - y)) / len(y) for A, y in clients], axis=0)  # first exchange
+        Gamma_hat = np.union1d(approx(entries(sketch, S), 2 * tau), np.flatnonzero(x))
+        H = np.mean([A[:, Gamma_hat].T @ A[:, Gamma_hat] / len(y) for A, y in clients], axis=0)  # second
+        g = np.mean([A[:, Gamma_hat].T @ y / len(y) for A, y in clients], axis=0)
+        before = np.flatnonzero(x[Gamma_hat])
+        on = min(eliminate(H, g, tau), before, key=lambda on: lowest(H, g, on))
+        x = np.zeros(len(x))
+        x[Gamma_hat[on]] = solve(H, g, on)
+    return x
+
+
+# %% [markdown]
+# (The client would send its part of $g$ as $A_{\hat\Gamma}^\top (y - Ax_t)/m_i$, as above; for the sum it is the same.)
+# Does the library compute the same? With its deal, after one, two, three and eight rounds:
+
+# %%
+def library_deal(t):
+    columns = max(14 * few_sparsity, 70, -(-few_features // 8))
+    return hash_matrix(0, t, 3, columns, few_features, "d").toarray()
+
+
+alike = []
+for alpha, seed in product(heterogeneity, range(3)):
+    fed = few(alpha, seed)
+    As, ys = [client.features for client in fed.clients], [client.targets for client in fed.clients]
+    for T in (1, 2, 3, 8):
+        x = shared_support(As, ys, few_sparsity, T, library_deal)
+        alike.append(np.allclose(x, fgmp.simulate(SharedSupportGradMP(few_sparsity), fed, T, rng=seed).x))
+print(f"the same model, support and values: {sum(alike)} of {len(alike)}")
+
+
+# %% [markdown]
 # **Why it needs less.** The paper's theorem asks that every $f_i$ be curved along all sparse directions; a client with
 # fewer than $4\tau$ rows is not. In sums only $f = \sum_i p_i f_i$ has to be curved:
 #
@@ -251,6 +320,7 @@ alt(fig, "Twelve maps of exact recovery, rows of a client upwards. Above, agains
     "FedGradMP need many rows, five gradient steps fewer, a shared support a handful, as pooled GradMP and OMP. Below, "
     "against clients: FedGradMP gains nothing, five steps gain a little, the shared support gains with each client.")
 
+
 # %% [markdown]
 # *The share of seeds with exact recovery; the white line is at 50 %. The scales of the axes are not even. Above 20
 # clients, below five nonzeros. "Five steps" is FedGradMP with five gradient steps in place of an exact solution.*
@@ -260,20 +330,7 @@ alt(fig, "Twelve maps of exact recovery, rows of a client upwards. Above, agains
 # little. With a shared support, and with all data in one place, what counts is the number of rows in all. How close are
 # the two? For each column of the maps, take the number of rows at which the success passes 50 % (between two cells by
 # interpolation on the logarithm), and divide.
-
-# %% tags=["hide-input"]
-contours = np.array([[passes_half(share, samples) for share in shares[one].T] for one in columns])
-pooled = contours[:, names.index("pooled\nGradMP")]
-for k, name, words in ((3, "sums-contour", "default"), (6, "sums-contour-half", "a sketch of half the gradient")):
-    ratio = contours[:, k] / pooled
-    ratio = ratio[~np.isnan(ratio)]
-    if ratio.size:
-        claim(name, f"SharedSupportGradMP, {words}: the 50 % contour is within 10 % of that of pooled GradMP, or below",
-            f"{(ratio <= 1.1).sum()} of {ratio.size} columns", ratio <= 1.1, source="ours, SharedSupportGradMP",
-            expected=f"at least {ratio.size} of {ratio.size} columns", keep=dict(ratios=ratio))
-
-
-# %% [markdown]
+#
 # Columns in which one of the two does not pass 50 % inside the grid are left out. With so few features the default
 # sends the whole gradient ($3 \cdot 70 \ge 200$), so the second line is for a sketch that is forced to be half as long:
 # it pays in rows.
@@ -301,11 +358,7 @@ def circling(alpha, seed, longest=12):
 # %% tags=["hide-input"]
 cases = list(product(heterogeneity, range(n_seeds)))
 circled, cured = np.array(each(circling, cases)).T
-claim("sums-circles",
-    f"wherever pooled GradMP circles, of {len(cases)} pairs of a seed and an alpha in {heterogeneity}, elimination "
-    "recovers exactly",
-    f"{(cured & circled).sum()} of {circled.sum()} pairs", cured[circled] if circled.any() else "undecided",
-    source="ours, SharedSupportGradMP", expected="all")
+print(f"pooled GradMP circles in {circled.sum()} of {len(cases)} runs")
 
 
 # %% [markdown]
@@ -358,6 +411,7 @@ alt(fig, "Share of exact runs against the round, one panel for each alpha. New s
     "seeds in each; one sketch, or lists, with elimination stay below; without elimination nearly no run is exact "
     "where clients differ.")
 
+
 # %% [markdown]
 # *The share of the seeds on which a run has recovered the model exactly.* Compare full lines with dashed ones of the
 # same colour: where clients differ, hardly a run is exact without elimination, whatever the clients send. Compare full
@@ -365,17 +419,7 @@ alt(fig, "Share of exact runs against the round, one panel for each alpha. New s
 # they name again and again. Alone, a new sketch brings nothing where clients differ, probably because the features that
 # it adds by mistake push out true ones. With elimination the model never gets worse, so what was found stays, and the
 # next sketch gives the others a new chance.
-
-# %% tags=["hide-input"]
-exact = np.isfinite(taken[..., 0])
-claim("sums-five-samples",
-    f"SharedSupportGradMP recovers exactly with {few_rows} samples at each of {few_clients} clients, alpha in "
-    f"{heterogeneity}, variances 1/i^{variance_decay:g}, from sums only",
-    ", ".join(f"{row.sum()} of {row.size} seeds" for row in exact), exact, source="ours, SharedSupportGradMP",
-    expected="every seed")
-
-
-# %% [markdown]
+#
 # ## With noise: one closing exchange
 #
 # Where clients hold enough rows, FedGradMP finds the support, too, if there is no noise. With noise it finds it on some
@@ -422,6 +466,41 @@ alt(fig, "Relative error against the rows of a client, 5 to 100. FedGradMP fails
 # %% [markdown]
 # *Median and range over the seeds.* The polished FedGradMP reaches the floor where FedGradMP has found the support.
 # Where the support lacks a small entry of the signal, a closing exchange cannot bring it back.
+#
+# **When not to use it.** The normal equations in every round cost many times the bytes of FedGradMP's short models. So
+# where clients hold enough rows, FedGradMP with one closing exchange is the better bargain: it sends them once.
+#
+# A sum is the remedy for few rows. It is none for a common mean, nor for identical columns, nor for clients that
+# disagree: all four stand side by side, each with its remedy or without one, in [19](19_how_few_rows.ipynb).
+
+# %% [markdown]
+# ## What was measured
+#
+# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+
+# %% tags=["hide-input"]
+contours = np.array([[passes_half(share, samples) for share in shares[one].T] for one in columns])
+pooled = contours[:, names.index("pooled\nGradMP")]
+for k, name, words in ((3, "sums-contour", "default"), (6, "sums-contour-half", "a sketch of half the gradient")):
+    ratio = contours[:, k] / pooled
+    ratio = ratio[~np.isnan(ratio)]
+    if ratio.size:
+        claim(name, f"SharedSupportGradMP, {words}: the 50 % contour is within 10 % of that of pooled GradMP, or below",
+            f"{(ratio <= 1.1).sum()} of {ratio.size} columns", ratio <= 1.1, source="ours, SharedSupportGradMP",
+            expected=f"at least {ratio.size} of {ratio.size} columns", keep=dict(ratios=ratio))
+
+claim("sums-circles",
+    f"wherever pooled GradMP circles, of {len(cases)} pairs of a seed and an alpha in {heterogeneity}, elimination "
+    "recovers exactly",
+    f"{(cured & circled).sum()} of {circled.sum()} pairs", cured[circled] if circled.any() else "undecided",
+    source="ours, SharedSupportGradMP", expected="all")
+
+exact = np.isfinite(taken[..., 0])
+claim("sums-five-samples",
+    f"SharedSupportGradMP recovers exactly with {few_rows} samples at each of {few_clients} clients, alpha in "
+    f"{heterogeneity}, variances 1/i^{variance_decay:g}, from sums only",
+    ", ".join(f"{row.sum()} of {row.size} seeds" for row in exact), exact, source="ours, SharedSupportGradMP",
+    expected="every seed")
 
 # %% tags=["hide-input"]
 before, ratio, right = table[0, :, -1] / table[3, :, -1], table[1, :, -1] / table[3, :, -1], table[4, :, -1] == 1
@@ -437,67 +516,6 @@ for name, k in (("FedGradMP", 0), ("FedGradMP, polished", 1), ("SharedSupportGra
     print(f"{name:20} relative error {error:.2g} after {sent:.2g} MB (medians)")
 
 # %% [markdown]
-# **When not to use it.** The normal equations in every round cost many times the bytes of FedGradMP's short models. So
-# where clients hold enough rows, FedGradMP with one closing exchange is the better bargain: it sends them once.
-#
-# ## Diseases and cures
-#
-# The same picture for all that has gone wrong in this book: left the disease, right its cure. In each, $A^\top A/m$ is
-# what stands between the gradient and what is missing.
-
-# %%
-rng, size, rows_of_each = np.random.default_rng(3), 40, 60
-missing = np.zeros(size)
-missing[[5, 17, 29]] = 1.0, -0.8, 0.6
-
-
-def plain():
-    return rng.standard_normal((rows_of_each, size))
-
-
-# %%
-with_mean = plain() + 1.5  # a common mean of all entries
-blocks = rng.standard_normal((400, 10, 20))  # 400 rows of 200 features, each of which has a twin:
-twins = np.repeat(blocks, 2, axis=1).reshape(400, 400)  # columns 0 and 20 are equal, 1 and 21, ...
-mixing = rng.standard_normal((400, size)) / np.sqrt(400)  # a Gaussian dictionary of 40 atoms
-
-# %%
-others = [plain() for _ in range(30)]
-free = np.flatnonzero(missing == 0)
-own = [missing + 0.8 * np.eye(size)[rng.choice(free)] for _ in others]  # a private feature each
-pulls = [A.T @ (A @ x) / rows_of_each for A, x in zip(others, own, strict=True)]
-
-# %% tags=["hide-input"]
-grams = [A.T @ A / rows_of_each for A in others]
-sights = [
-    Sight.of("few rows (5)", matrices[0], missing),
-    Sight.of("sum: 50 clients of 5 rows", matrices, missing),
-    Sight.of("a common mean", with_mean, missing),
-    Sight.of("centre: column means off", with_mean - with_mean.mean(axis=0), missing),
-    Sight.of("twins", twins[:, :size], missing),
-    Sight.of("mix: in a Gaussian dictionary", twins @ mixing, missing),
-    Sight("they disagree: one client", grams[0], missing, pulls[0]),
-    Sight("no cure: the sum shows what is shared", np.mean(grams, axis=0), missing, np.mean(pulls, axis=0)),
-]
-alt(see_through(sights, columns=2, taken=6), "Four rows of a disease and its cure. Few rows blur the gradient, a sum "
-    "sharpens it. "
-    "A common mean floods it, centring removes that. Twins double it, mixing spreads them. Clients that disagree show "
-    "features of their own; the sum shows the shared ones.")
-
-# %% [markdown]
-# *Grey: what is missing. Orange: minus the gradient. Dots: the six largest entries, which a client with three nonzeros
-# would take.*
-#
-# - **Few rows** blur the gradient. *Sum* before deciding: this chapter.
-# - **A common mean** floods it. *Centre*: subtract the column means, at each client
-#   ([01_linear_convergence](01_linear_convergence.ipynb)). A sum does not help, because the flood has the same sign
-#   everywhere.
-# - **Twins**, columns that are nearly equal, double it. *Mix*: choose among atoms of a Gaussian dictionary
-#   ([08_gaussian_dictionary_rip](08_gaussian_dictionary_rip.ipynb)). That asks a new question: the signal must be
-#   sparse in the dictionary. And it does not help clients with a common mean.
-# - **Clients that disagree** ([13](13_clients_that_disagree_fail_or_lie.ipynb)). The sum shows what they share. What is
-#   a client's own, no common model can hold.
-#
 # ## Relatives
 #
 # Greedy pursuit with several sensors is not new. Distributed orthogonal matching pursuit adds one feature at a time
@@ -577,8 +595,7 @@ alt(see_through(sights, columns=2, taken=6), "Four rows of a disease and its cur
 #
 # ## References
 #
-# - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory 70(6),
-#   4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
+# - The paper, as in [00](00_start_here.ipynb).
 # - N. Nguyen, D. Needell, T. Woolf, *Linear convergence of stochastic iterative greedy algorithms with sparse
 #   constraints*, IEEE Transactions on Information Theory 63(11), 6869-6895, 2017 (GradMP).
 # - M. Charikar, K. Chen, M. Farach-Colton, *Finding frequent items in data streams*, Theoretical Computer Science 312,

@@ -13,6 +13,8 @@
 # give them: how good is one model at a hospital that it has never seen, and what does it cost to take few features, and
 # to leave every row where it is?
 #
+# [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
+#
 # ![AUC and calibration at each hospital left out, for three models](pictures/15_your_own_data.png)
 #
 # Each hospital is predicted by a model of the three others: how well its ill patients are told from the others (AUC),
@@ -109,6 +111,9 @@ for name in HOSPITALS:
 levels = {name: list(codes.values()) for name, codes in heart.categories.items()}
 how = dict(missing="indicator", categories=levels, min_rows=1, random_state=seed)
 
+# %% [markdown]
+# **Guess first.** How many of the 13 features will the hospitals choose by themselves?
+
 # %%
 model = fgmp.FedGradMPClassifier(sparsity, **how)
 model = model.fit(table, y, groups=hospital)
@@ -139,8 +144,7 @@ if hasattr(model, "cv_"):
 # %% [markdown]
 # *More features help up to about ten. Means over the rows held out; a bar is the standard error of the difference from
 # the lowest.*
-
-# %% [markdown]
+#
 # ## How sure it is
 #
 # `summary()` has for each column the odds ratio with two intervals, one by the model and one with the hospitals as
@@ -276,22 +280,7 @@ alt(fig, """AUC, calibration intercept and calibration slope of three models at 
 # hospitals with 36 to 74 % ill know nothing of one with 93 %. At Cleveland they are too low by more than 1: likely
 # because a model of hospitals with many gaps takes few gaps for few ill. At Switzerland and Long Beach it is also too
 # sure of itself (slopes 0.57 and 0.52). What helps comes below.
-
-# %% tags=["hide-input"]
-risks = {key: expit(values) for key, values in log_odds.items()}
-apart = max(np.abs(risks["all (dense)", one] - risks["ridge pooled", one]).max() for one in HOSPITALS)
-claim("hospitals-dense-is-pooled", "heart disease, four hospitals left out one at a time: largest difference of a "
-    "probability, dense and federated against the ridge of scikit-learn on pooled rows", apart, apart < 1e-4,
-    source="ours", expected="below 1e-4", floor=1e-4)
-auc = {arm: np.array([measures[arm, one][0] for one in HOSPITALS]) for arm in ARMS}
-claim("hospitals-auc", "heart disease: AUC at each of four hospitals left out, all columns, rows where they are",
-    dict(zip(HOSPITALS, auc["all (dense)"], strict=True)), auc["all (dense)"] >= auc["l1 pooled"] - 0.05,
-    source="ours", expected="at most 0.05 below the l1 penalty on pooled rows, at each")
-means = {arm: float(auc[arm].mean()) for arm in ("chosen", "all (dense)")}
-claim("hospitals-chosen-loses", "heart disease: mean AUC at four hospitals left out", means,
-    means["chosen"] < means["all (dense)"], source="ours", expected="the chosen columns below all: sparsity costs")
-
-# %% [markdown]
+#
 # **And a hospital alone?** The dense ridge on its own patients, judged at the three others:
 
 # %%
@@ -417,6 +406,26 @@ for what, n_bytes in left.most_common():
 # %%
 fits = [fgmp.FedGradMPClassifier(masked, **how, secure=way).fit(table, y, groups=hospital) for way in (False, True)]
 plain, secure = (fit.predict_proba(table) for fit in fits)
+
+# %% [markdown]
+# ## What was measured
+#
+# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+
+# %% tags=["hide-input"]
+risks = {key: expit(values) for key, values in log_odds.items()}
+apart = max(np.abs(risks["all (dense)", one] - risks["ridge pooled", one]).max() for one in HOSPITALS)
+claim("hospitals-dense-is-pooled", "heart disease, four hospitals left out one at a time: largest difference of a "
+    "probability, dense and federated against the ridge of scikit-learn on pooled rows", apart, apart < 1e-4,
+    source="ours", expected="below 1e-4", floor=1e-4)
+auc = {arm: np.array([measures[arm, one][0] for one in HOSPITALS]) for arm in ARMS}
+claim("hospitals-auc", "heart disease: AUC at each of four hospitals left out, all columns, rows where they are",
+    dict(zip(HOSPITALS, auc["all (dense)"], strict=True)), auc["all (dense)"] >= auc["l1 pooled"] - 0.05,
+    source="ours", expected="at most 0.05 below the l1 penalty on pooled rows, at each")
+means = {arm: float(auc[arm].mean()) for arm in ("chosen", "all (dense)")}
+claim("hospitals-chosen-loses", "heart disease: mean AUC at four hospitals left out", means,
+    means["chosen"] < means["all (dense)"], source="ours", expected="the chosen columns below all: sparsity costs")
+
 apart = np.abs(plain - secure).max()
 claim("own-masks", f"heart disease, four hospitals, {masked} features: largest difference of a probability, "
     "sums under masks against sums in the open", apart, apart < 1e-6, source="ours", expected="below 1e-6", floor=1e-6)
@@ -442,8 +451,8 @@ claim("own-masks", f"heart disease, four hospitals, {masked} features: largest d
 # with AUC and calibration for each hospital. Hospitals that had no part in the fit are predicted with a mean AUC of
 # 0.807 by a dense ridge on all features, which is that of pooled rows, so that to it rows that stay cost nothing.
 # FedGradMP's sparse model costs a little: 0.789 with the number chosen by the hospitals. Ranks carry over to two of
-# four new hospitals well, levels to
-# one, and 40 patients of its own set a level that is far off anew. What one gains is that rows stay, not bytes.
+# four new hospitals well, levels to one, and 40 patients of its own set a level that is far off anew. What one gains is
+# that rows stay, not bytes.
 #
 # ## Predict, then change
 #

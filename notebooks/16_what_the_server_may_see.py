@@ -12,6 +12,8 @@
 # **Question.** No row leaves a client, but gradients and sums do. What can a server read in them, what do masks take
 # away, and what does noise cost?
 #
+# [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
+#
 # ![A digit, its gradient in the open and under masks, and means over thirty](pictures/16_what_the_server_may_see.png)
 #
 # A client that holds a single image and sends its gradient in the open has sent the image. Under masks the server holds
@@ -135,11 +137,6 @@ seen = {
 }
 for where, values in seen.items():
     print(f"{where:22} correlation with an image {np.median(values):.2f} ({min(values):.2f} to {max(values):.2f})")
-in_the_clear = np.array(seen["in the open"])
-claim("server-open",
-    f"digits, {n_clients} clients with one image: the correlation of an image with the gradient that its client sends "
-    "in the open", f"at least {in_the_clear.min():.3f} at each client", in_the_clear > 0.999,
-    source="ours", expected="above 0.999")
 
 # %% [markdown]
 # The correlations under masks are those of 64 random numbers with an image. The sum still looks like many of the
@@ -168,7 +165,9 @@ print("the sum of the values:", values.sum() % 256)
 # %% [markdown]
 # Own masks are opened only for clients whose number has arrived. For a client that was lost after the masks were agreed
 # on, the others open a secret that tells the masks of its pairs in this one sum, and not its own mask; never both.
-# Client 3 sends nothing:
+# Client 3 sends nothing.
+#
+# **Guess first.** Which of the masks above have to be opened, so that the server finds the sum of the other two?
 
 # %%
 opened = own[0] + own[1] + pairs[0, 2] + pairs[1, 2]
@@ -206,13 +205,6 @@ def both_ways(seed):
 errors, megabytes = np.moveaxis(each(both_ways, zip(range(3))), -1, 0)
 print(f"megabytes until recovery is exact: {megabytes[0, 0]:.2g} under masks, {megabytes[0, 1]:.2g} in the open")
 
-# %% tags=["hide-input"]
-under_masks, in_the_open = errors.T <= recovered
-claim("sums-secure",
-    "under masks, with a tenth of the clients lost in every round, recovery is exact where it is in the open",
-    f"{under_masks.sum()} and {in_the_open.sum()} of {len(under_masks)} seeds", under_masks == in_the_open,
-    source="check, SecureSum", expected="the same on every seed")
-
 # %% [markdown]
 # The protocol adds keys, encrypted shares and opened shares: bytes and work grow with the square of the cohort up to
 # 129 clients, and in larger cohorts each client has about 128 neighbours. [The promises](../docs/promises.md) have what
@@ -223,10 +215,9 @@ claim("sums-secure",
 # A sum can still tell of a client: ask for it with and without. `aggregator=fgmp.GaussianNoise(epsilon, clip)` clips
 # what each client adds to a sum, and adds noise. Whether a client (a whole hospital, not one patient) has these data or
 # others then changes the probability of any model by a factor of at most $e^\epsilon$, but for a rest of $\delta =
-# 10^{-5}$. That factor is 1.6 at epsilon
-# 0.5, 7.4 at 2 and 2981 at 8: only the smallest of the three hides a client well, and the largest promises next to
-# nothing. The noise is the server's. It protects from whoever sees the model, not from the server (for that there is
-# `then=fgmp.SecureSum()`).
+# 10^{-5}$. That factor is 1.6 at epsilon 0.5, 7.4 at 2 and 2981 at 8: only the smallest of the three hides a client
+# well, and the largest promises next to nothing. The noise is the server's. It protects from whoever sees the model,
+# not from the server (for that there is `then=fgmp.SecureSum()`).
 #
 # Noise is divided by the number of clients, so that number decides. Here with 50 features, three atoms and ten rows a
 # client, and clips from other data of the same kind; 12 clients are as many hospitals as a consortium may have. The
@@ -289,6 +280,24 @@ middle = len(epsilons) // 2
 for N, name in product(private_clients, ("SharedSupportGradMP", "FedGradMP")):
     end = np.median(private_errors[N, name][:, middle])
     print(f"epsilon {epsilons[middle]:g}, {N:5} clients: {name:20}{end:.2g}")
+
+# %% [markdown]
+# ## What was measured
+#
+# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+
+# %% tags=["hide-input"]
+in_the_clear = np.array(seen["in the open"])
+claim("server-open",
+    f"digits, {n_clients} clients with one image: the correlation of an image with the gradient that its client sends "
+    "in the open", f"at least {in_the_clear.min():.3f} at each client", in_the_clear > 0.999,
+    source="ours", expected="above 0.999")
+
+under_masks, in_the_open = errors.T <= recovered
+claim("sums-secure",
+    "under masks, with a tenth of the clients lost in every round, recovery is exact where it is in the open",
+    f"{under_masks.sum()} and {in_the_open.sum()} of {len(under_masks)} seeds", under_masks == in_the_open,
+    source="check, SecureSum", expected="the same on every seed")
 
 # %% [markdown]
 # ## The answer

@@ -11,6 +11,8 @@
 #
 # **Question.** Thirty clients with twenty rows each recover a signal with five nonzeros. How few rows may they have?
 #
+# [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
+#
 # ![Share of exact recoveries against rows: a jump above 15, earlier with steps or sums](pictures/19_how_few_rows.png)
 #
 # With exact least squares (solid orange) the federation fails at $3\tau = 15$ rows and succeeds with one row more. Five
@@ -351,8 +353,7 @@ if {edge, edge + 1} <= set(samples):
 #
 # ## References
 #
-# - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory 70(6),
-#   4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
+# - The paper, as in [00](00_start_here.ipynb).
 #
 # Next: [01_linear_convergence](01_linear_convergence.ipynb), because one run with one $\alpha$ does not say how much
 # slower a federation gets when more of its clients are blind.

@@ -1,6 +1,7 @@
 """README, CONTRIBUTING and FAULTS: their code runs, and every link leads to a file."""
 
 import re
+import runpy
 from pathlib import Path
 
 import jupytext
@@ -27,6 +28,19 @@ def test_link_of_a_document_leads_to_a_file(document):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", document.read_text()):
         if not target.startswith("http"):
             assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_badge_of_a_notebook_leads_to_binder_where_the_repository_is_known():
+    """On the site of a repository on GitHub; elsewhere it leads to the README, and to no made-up address."""
+    lead_badge = runpy.run_path(str(ROOT / "docs" / "conf.py"))["lead_badge"]
+    badge = "[![Run this notebook](pictures/run.svg)]"
+    text = f"A title\n\n{badge}(../README.md#three-ways-in)\n\n[README](../README.md)"
+    address = "https://mybinder.org/v2/gh/OWNER/NAME/HEAD?urlpath=lab/tree/notebooks/00_start_here.ipynb"
+    led = lead_badge(text, "00_start_here", "OWNER/NAME")
+    assert led == f"A title\n\n{badge}({address})\n\n[README](../README.md)"
+    assert address in (ROOT / "README.md").read_text(encoding="utf-8")
+    for unknown in (None, ""):
+        assert lead_badge(text, "00_start_here", unknown) == text
 
 
 def test_promise_names_a_test_that_exists():

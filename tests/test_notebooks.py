@@ -272,6 +272,63 @@ def test_cell_that_the_site_folds_is_folded_in_jupyter_too(path):
 
 
 @each_notebook
+def test_parameters_are_checked_by_rules_and_not_by_asserts(path):
+    """A reader does not see lines of checks; each message names parameter, value and what was expected."""
+    assert not [
+        cell.source
+        for cell in code(pairs.read(path))
+        if re.search(r"^\s*assert ", cell.source, re.M)
+    ]
+
+
+@each_notebook
+def test_claims_stand_in_one_section_near_the_end(path):
+    """Figures and what they show come without verdicts between them."""
+    heading, at = "", []
+    for cell in pairs.read(path).cells:
+        if cell.cell_type == "markdown":
+            heading = [heading, *re.findall(r"^## (.+)$", cell.source, flags=re.MULTILINE)][-1]
+        elif any(VERDICT.match(one.get("text/plain", "")) for one in seen(cell)[1:]):
+            at.append(heading)
+            assert "hide-input" in cell.metadata.get("tags", [])
+    assert set(at) == {"What was measured"}
+
+
+@each_notebook
+def test_reader_guesses_before_a_result(path):
+    """Once at least, and before the claims."""
+    before = text_of(pairs.read(path)).partition("## What was measured\n")[0]
+    assert "**Guess first.** " in before
+
+
+@each_notebook
+def test_notebook_has_a_badge_that_leads_to_where_it_runs(path):
+    """The README says how; the address of the repository is nowhere made up."""
+    first = pairs.read(path).cells[0].source
+    assert first.count("[![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)") == 1
+    assert (path.parent / "pictures" / "run.svg").exists()
+    assert "## Three ways in\n" in (pairs.NOTEBOOKS.parent / "README.md").read_text(
+        encoding="utf-8"
+    )
+
+
+def test_reference_to_the_paper_stands_once():
+    """In the first notebook; the others lead there."""
+    having = [path.stem for path in NOTEBOOKS if "4512-4537" in text_of(pairs.read(path))]
+    assert having == ["00_start_here"]
+
+
+@each_notebook
+def test_slider_has_its_picture_beside_it(path):
+    """Where scripts do not run, a figure has stood before it, and the text says so."""
+    cells = pairs.read(path).cells
+    for number, cell in enumerate(cells):
+        if cell.cell_type == "code" and re.search(r"^(slide|sliders)\(", cell.source, re.MULTILINE):
+            assert "page that runs no scripts" in " ".join(cells[number - 1].source.split()).lower()
+            assert any("image/png" in one for one in seen(cells[number - 2])[1:])
+
+
+@each_notebook
 def test_notebook_ends_with_answer_changes_and_references(path):
     """In this order, so that a reader finds them."""
     last = list(sections(pairs.read(path)))[-3:]

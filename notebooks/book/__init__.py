@@ -12,6 +12,7 @@ from .figures import use_style
 from .maps import *  # noqa: F403
 from .sliding import *  # noqa: F403
 from .store import *  # noqa: F403
+from .variants import *  # noqa: F403
 from .voting import *  # noqa: F403
 from .writers import *  # noqa: F403
 

@@ -113,10 +113,10 @@ def check_parameters(values: dict, names_of: dict[str, str]) -> None:
         {"int >= 1": "n_clients rounds", "1 <= int <= n_features": "sparsity", "0 < float <= 0.1": "exact"}
 
     A rule is a type and the bounds of a value, or of each value of a list: ``increasing list[int] >= 1``,
-    ``list[float, 2]``, ``str in ['digits', 'femnist']``. A name may have an index, such as ``sizes[2]``. Several rules have " | " between them, and one of them has to
-    hold. A whole number is a number too. True is neither, and no more are infinity and nan; 10.0 is no whole number,
-    and an empty list no list. A wrong type is a TypeError, and is looked for first, and what is out of bounds a
-    ValueError.
+    ``list[float, 2]``, ``str in ['digits', 'femnist']``. A name may have an index, such as ``sizes[2]``. Several rules
+    have " | " between them, and one of them has to hold. A whole number is a number too. True is neither, and no more
+    are infinity and nan; 10.0 is no whole number, and an empty list no list. A wrong type is a TypeError, and is looked
+    for first, and what is out of bounds a ValueError.
     """
     rules = {
         name: [Rule.of(one) for one in text.split(" | ")]

@@ -111,12 +111,14 @@ DRAWS = {
 
 
 def is_aside(source: str) -> bool:
-    """Whether a cell checks, claims or only draws: the site folds it, and it has the tag hide-input.
+    """Whether a cell checks, claims, only draws, or imports what draws: it is folded, and has the tag hide-input.
 
     A cell that calls something of the package tells the story, also where it draws.
     """
     tree = ast.parse(source)
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    if any(isinstance(one, ast.ImportFrom) and one.module == "book" for one in tree.body):
+        return True
     if "fgmp" in names:
         return False
     only_checks = all(

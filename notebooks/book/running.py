@@ -25,12 +25,12 @@ from traitlets.config import Config
 
 import fgmp
 
-from . import voting, writers
+from . import variants, voting, writers
 from .pairs import NOTEBOOKS, claims, find, normalise, read
 
 Task = tuple[Path, Path, dict]  # the .py half, the notebook that is written, the parameters
 # Modules of the book that compute what a notebook shows.
-EXPERIMENTS = (voting, writers)
+EXPERIMENTS = (variants, voting, writers)
 # Notebooks that begin before the others, by number: the longest, so that all processes end together. The Makefile has
 # the same list.
 FIRST = tuple("03 01 14 02 12 13 11 17 09 04 15 07 19 10 06 18 16 08 00".split())

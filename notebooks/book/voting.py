@@ -13,6 +13,7 @@ import fgmp
 
 from .figures import STYLE, VERMILLION, alt, panels
 from .sliding import page
+from .variants import KeptAnswers
 
 __all__ = ["count_votes", "draw_votes", "play", "sliders"]
 
@@ -25,19 +26,6 @@ KNOBS = {
     "clients": (1, 5, 30),
     "solver": tuple(SOLVERS),
 }
-
-
-class KeptVotes(fgmp.Aggregator):
-    """The mean, as by default; and which features each client has in its answer, of every round."""
-
-    def __init__(self):
-        self.votes = []
-
-    def __call__(self, updates):
-        votes = np.zeros(updates.rows().shape, dtype=bool)
-        votes[updates.entries] = True
-        self.votes.append(votes)
-        return updates.mean()
 
 
 def count_votes(method, fed, rounds=SHOWN):
@@ -61,9 +49,9 @@ def count_votes(method, fed, rounds=SHOWN):
     """
     models = [np.zeros(fed.n_features)]
     for t in range(1, rounds + 1):
-        kept = KeptVotes()
+        kept = KeptAnswers()
         models.append(fgmp.simulate(method, fed, rounds=t, rng=0, aggregator=kept).x)
-    return np.array(kept.votes), np.array(models)
+    return kept.votes(), np.array(models)
 
 
 def draw_votes(axes, votes, true) -> None:
