@@ -90,11 +90,11 @@ else:
 training, frame = clip[:n_training], clip[frame_number - 1]
 print(f"{name}: {n_training} training frames of {height} x {width} = {height * width:,} pixels")
 
-
 # %% tags=["hide-input"]
 shown = [1, n_training // 2, n_training, frame_number]
 alt(images([clip[i - 1] for i in shown], [f"frame {i}" for i in shown], columns=4, width=1.85, vmin=0, vmax=1),
     "Four frames of the clip: before the same pagoda a flower is at four places.")
+
 
 # %% [markdown]
 # In JupyterLab, and on the site of the book, a slider with nine frames stands here. A page that runs no scripts has the
@@ -110,7 +110,6 @@ def still(number):
 shown = [*np.unique(np.linspace(1, n_training, 8).astype(int)), frame_number]
 slide("clip", map(still, shown), [str(number) for number in shown], "frame", width=200, colours=20)
 plt.close("all")
-
 
 # %% [markdown]
 # The camera does not move, something in front of it does. Frames that look alike have a sparse description: a few

@@ -346,19 +346,22 @@ def draw_at(ax, c):
     three, twenty, run = at_condition(c)
     for words, bound, dashes in (("bound, K = 3", three, "-"), ("bound, K = 20", twenty, "--")):
         shown = np.where(np.isfinite(bound), np.maximum(bound, 1e-28), np.nan)
-        ax.plot(shown, "k", linestyle=dashes, marker="s", label=words if np.isfinite(bound[-1]) else f"{words}: none")
+        ax.plot(shown, "k", linestyle=dashes, marker="s", label=words)
     ax.plot(run, label="run", **METHODS["FedGradMP"])
-    ax.set(yscale="log", ylim=(1e-29, 10), xlabel="round", title=f"$c$ = {c:.2f}")
-    ax.legend(loc="upper right")
+    none = [words for words, bound in (("K = 3", three), ("K = 20", twenty)) if not np.isfinite(bound[-1])]
+    title = f"$c$ = {c:.2f}" + f", no bound for {' and '.join(none)}" * bool(none)
+    ax.set(yscale="log", ylim=(1e-29, 10), xlabel="round", title=title)
 
 
 # %% tags=["hide-input"]
 fig, axes = panels(3, width=2.5, height=3, sharey=True)
-for ax, c in zip(axes, (1.04, 1.09, 1.12), strict=True):
+for ax, c in zip(axes, (1.04, 1.09, 1.12), strict=True):  # some of `turned`
     draw_at(ax, c)
 axes[0].set(ylabel="squared error")
+fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
 alt(fig, """Bounds and error against rounds at three condition numbers: at 1.04 both bounds fall, at 1.09 the one for
     twenty local iterations only, at 1.12 there is none; the run is exact after one round in each.""")
+
 
 # %% [markdown]
 # *The run does not notice the condition number. With three local iterations the bound leaves the figure at $c = 1.07$,
@@ -372,6 +375,7 @@ def picture(c):
     fig, ax = panels(width=5.4, height=3)
     draw_at(ax, c)
     ax.set(ylabel="squared error")
+    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     alt(fig, f"Bounds and error against rounds at condition number {c:.2f}")
     return fig
 

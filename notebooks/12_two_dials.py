@@ -293,7 +293,7 @@ alt(fig, "Rounds needed, with bars. Left: against K, falling slowly from about t
 
 # %% [markdown]
 # *Larger values of both dials save rounds, but few. Means over the seeds; bars are 95 % intervals.* From three local
-# iterations to fifteen a client does five times the work in a round, and saves less than half a round.
+# iterations to fifteen a client does five times the work in a round, and saves half a round at most.
 
 # %% [markdown]
 # Why is nothing gained at $n = 50$ without noise? There the last round is the one in which the mean becomes exact, and
@@ -426,6 +426,7 @@ dials = {f"K = {Ks[-1]} over K = {Ks[0]}": (of_K, last_of_K), f"L = {Ls[-1]} ove
 for words, (by_formula, last) in dials.items() if finds.any() else ():
     found = np.median(by_formula[finds]), np.median((last[:, -1] / last[:, 0])[finds])
     print(f"{words}: last error times {found[0]:.2f} by the formula, {found[1]:.2f} as measured (medians)")
+
 
 # %% [markdown]
 # So one formula says what each dial is worth: in the medians to within a few hundredths, while single seeds scatter by

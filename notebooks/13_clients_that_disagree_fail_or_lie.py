@@ -69,7 +69,7 @@ check_parameters(globals(), {
 })
 row_counts, shares = rows, liars
 
-# %%
+# %% tags=["hide-input"]
 from dataclasses import replace
 
 import numpy as np
@@ -177,7 +177,6 @@ fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", nco
 alt(fig, "Error against the disagreement omega. Left, values that differ: straight lines from 0, least squares and "
     "SharedSupportGradMP to about 0.19, FedGradMP to 0.17. Right, a private feature each: FedGradMP is at 0 up to the "
     "size of a shared entry, then jumps to 0.2; the other two grow slowly in a straight line.")
-
 
 # %% [markdown]
 # *Where values differ FedGradMP is as good as least squares on all rows; where features differ it is exact up to a

@@ -259,7 +259,7 @@ def first_of(fed):
     return fgmp.Federation.from_clients(fed.clients[:1], [1], truth=fed.truth)
 
 
-# %%
+# %% tags=["hide-input"]
 def omp(fed, tau):
     """scikit-learn's orthogonal matching pursuit on all rows in one place."""
     client = fed.pooled().clients[0]
@@ -269,7 +269,7 @@ def omp(fed, tau):
         return pursuit.fit(client.features, client.targets).coef_
 
 
-# %%
+# %% tags=["hide-input"]
 STEPS, HALF = fgmp.GradientDescent(steps=5), CountSketch(3, 34)
 WAYS = {
     "one client\nalone": lambda fed, tau: iterate(fgmp.FedGradMP(tau, local_iterations=1), first_of(fed)),
@@ -283,7 +283,7 @@ WAYS = {
 names = list(WAYS)
 
 
-# %%
+# %% tags=["hide-input"]
 def column(N, tau):
     """The share of seeds on which each way is exact, for each number of rows; one that is exact on all gets no more."""
     shares, unsure = np.ones((len(samples), len(WAYS))), np.ones(len(WAYS), dtype=bool)
@@ -384,7 +384,7 @@ ARMS = {
 }
 
 
-# %%
+# %% tags=["hide-input"]
 def recover(alpha, seed):
     """The rounds to exact recovery, of each arm; six rounds without a lower objective end a run."""
     fed, ends = few(alpha, seed), [fgmp.stop_at(recovered), fgmp.stop_when_stalled(6)]
