@@ -441,6 +441,7 @@ def extreme(figure, name, among, pick):
 
 
 # %% tags=["hide-input"]
+
 # %%
 if (3, beyond[0], 0) in longer:
     mine, theirs = (np.median(runs, axis=0) for runs in (

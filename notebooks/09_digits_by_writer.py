@@ -154,6 +154,7 @@ def job(method, learning_rate, tau=None, coding=INK, seed=0, rounds=early_round)
     options = dict(coding=coding, seed=seed, rounds=rounds, **shared)
     return Learning(method=method, learning_rate=learning_rate, sparsity=tau, **options)
 
+
 # %% [markdown]
 # **Guess first.** On the small digits a digit may look at eight of 64 pixels. What share of the images does the model
 # get right after ten rounds?

@@ -85,7 +85,7 @@ if learning_rates is None:
 sparsity, small_sparsity = sorted(as_list(sparsity)), as_list(small_sparsity)
 learning_rates = sorted(as_list(learning_rates))
 
-# %%
+# %% tags=["hide-input"]
 from math import comb
 
 import numpy as np

@@ -183,7 +183,7 @@ alt(fig, "Error against the disagreement omega. Left, values that differ: straig
 # limit. Medians over the seeds, bands over all of them.*
 #
 # **Values.** The error is that of an average: the mean of $N$ clients that are off by $\omega$ each is off by
-# $\omega/\sqrt N$. FedGradMP does as well as least squares on all rows.
+# $\omega/\sqrt N$.
 #
 # **Private features.** Up to $\omega = 1/\sqrt\tau$ FedGradMP is *exact*, better than least squares on all rows, which
 # has to explain the private features by the shared ones. Every client prunes its own feature away, because $\tau$
