@@ -349,7 +349,7 @@ def draw_at(ax, c):
         ax.plot(shown, "k", linestyle=dashes, marker="s", label=words)
     ax.plot(run, label="run", **METHODS["FedGradMP"])
     none = [words for words, bound in (("K = 3", three), ("K = 20", twenty)) if not np.isfinite(bound[-1])]
-    title = f"$c$ = {c:.2f}" + f", no bound for {' and '.join(none)}" * bool(none)
+    title = f"$c$ = {c:.2f}" + f"\nno bound for {' and '.join(none)}" * bool(none)
     ax.set(yscale="log", ylim=(1e-29, 10), xlabel="round", title=title)
 
 
