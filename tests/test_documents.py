@@ -35,7 +35,9 @@ def test_badge_of_a_notebook_leads_to_binder_where_the_repository_is_known():
     lead_badge = runpy.run_path(str(ROOT / "docs" / "conf.py"))["lead_badge"]
     badge = "[![Run this notebook](pictures/run.svg)]"
     text = f"A title\n\n{badge}(../README.md#three-ways-in)\n\n[README](../README.md)"
-    address = "https://mybinder.org/v2/gh/OWNER/NAME/HEAD?urlpath=lab/tree/notebooks/00_start_here.ipynb"
+    address = (
+        "https://mybinder.org/v2/gh/OWNER/NAME/HEAD?urlpath=lab/tree/notebooks/00_start_here.ipynb"
+    )
     led = lead_badge(text, "00_start_here", "OWNER/NAME")
     assert led == f"A title\n\n{badge}({address})\n\n[README](../README.md)"
     assert address.partition("?")[0] in (ROOT / "README.md").read_text(encoding="utf-8")
