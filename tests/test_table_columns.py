@@ -19,7 +19,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import fgmp
 from fgmp.cli import main
-from fgmp.estimators.encoding import ObservedMeans, level_of
+from fgmp.estimators.client_sums import ObservedMeans
+from fgmp.estimators.encoding import level_of
 from fgmp.estimators.report import form_of
 from fgmp.shared_support.elimination import backwards
 

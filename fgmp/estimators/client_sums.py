@@ -229,6 +229,26 @@ class Moments(ClientSums):
 
 
 @dataclass(frozen=True)
+class ObservedMeans(Moments):
+    """The means of columns, in units in which no sum is large: the first half of `Moments`."""
+
+    description: ClassVar[str] = "means of what is there, and shares of what is missing"
+    form: ClassVar[str] = (
+        "means of columns, shares of missing values and of the levels of categories"
+    )
+    counts: ClassVar[Counts] = Counts.ROWS
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Return two exchanges: sizes, then means."""
+        return super().exchanges()[:2]
+
+    def means_of_all_rows(self, state: State) -> Array:
+        """Return the means in the units of the data, from the state after the last exchange."""
+        unit, mean = state
+        return np.asarray(unit * mean)
+
+
+@dataclass(frozen=True)
 class HeldOutLosses(ClientSums):
     """The mean losses of models on rows that were held out, and how sure their differences are.
 
@@ -243,7 +263,7 @@ class HeldOutLosses(ClientSums):
     n_folds, n_models : int
         How many folds, and models for each of them.
     seed, min_rows : int
-        Of folds of rows, as in `fgmp.estimators.folds.Fold`.
+        Of folds of rows, as in `fgmp.estimators.clients.Fold`.
     client_folds : tuple of int
         The fold of each client; empty if clients hold out rows.
     intercept_per_client : bool

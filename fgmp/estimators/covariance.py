@@ -30,10 +30,11 @@ from ..solvers import SecondOrderProblem
 from ..sparse_model import Array, IndexArray, SparseModel
 from ..updates import UpdateSpec
 from .client_sums import ClientSums, State, join_digits, split_digits
+from .clients import Standardization
 from .selection_path import StandardizedClients
 from .session import FitSettings, Session, share_of
 from .small_cells import Counts
-from .standardization import Standardization, StandardizationStats
+from .standardization import StandardizationStats
 
 # Covariances are summed for at most this number of coefficients: 500,000 numbers of each client.
 MAX_COEFFICIENTS = 1000

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import Decimal
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -40,11 +40,11 @@ from .._support.validation import (
     short_repr,
 )
 from .._support.warnings import warn_user
-from ..method import Exchange
 from ..sparse_model import Array
-from .client_sums import Moments, State
 from .groups import preview
-from .small_cells import OTHER, Counts
+
+# The level of rows whose own levels are small cells, where there are several of these.
+OTHER = "other"
 
 MISSING_RULES = ("error", "indicator")
 # The most levels of a category: an identifier of rows is none.
@@ -735,23 +735,3 @@ def _is_number(value: Any) -> bool:
         return is_missing(value) or isinstance(float(value), float)
     except (TypeError, ValueError):
         return False
-
-
-@dataclass(frozen=True)
-class ObservedMeans(Moments):
-    """The means of columns, in units in which no sum is large: the first half of `Moments`."""
-
-    description: ClassVar[str] = "means of what is there, and shares of what is missing"
-    form: ClassVar[str] = (
-        "means of columns, shares of missing values and of the levels of categories"
-    )
-    counts: ClassVar[Counts] = Counts.ROWS
-
-    def exchanges(self) -> Sequence[Exchange]:
-        """Return two exchanges: sizes, then means."""
-        return super().exchanges()[:2]
-
-    def means_of_all_rows(self, state: State) -> Array:
-        """Return the means in the units of the data, from the state after the last exchange."""
-        unit, mean = state
-        return np.asarray(unit * mean)

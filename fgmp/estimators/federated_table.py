@@ -20,9 +20,9 @@ from ..method import Call, Method, Transport
 from ..simulation import LocalClients
 from ..sparse_model import Array, IndexArray
 from ..updates import Message, Update
-from .folds import Fold, assign_folds
+from .clients import Fold, Standardization
+from .folds import assign_folds
 from .profiled_loss import ProfiledLoss
-from .standardization import Standardization
 from .weighted_loss import WeightedLoss, rows_counted
 
 # The losses of numbers that an estimator takes, by name.
@@ -194,7 +194,7 @@ def _with_weights(view: ClientView, weights: Array, is_weighted: bool) -> Client
 class FederatedTable:
     """The clients of a fit whose rows are in this process, each with its rows of one table.
 
-    It has what `fgmp.estimators.session.FitClients` names. Rows of weight zero are left out.
+    It has what `fgmp.estimators.clients.FitClients` names. Rows of weight zero are left out.
 
     Parameters
     ----------

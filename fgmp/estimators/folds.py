@@ -5,81 +5,33 @@ own, and tells nobody which. Folds of groups ask how it predicts a client that i
 the server leaves whole clients out.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
-
 import numpy as np
 
 from ..method import Transport
 from ..sparse_model import Array, IndexArray
+from .clients import FitClients, Fold, GroupFold, Standardization
 from .resampling import ReweightedTransport
-
-if TYPE_CHECKING:
-    from .session import FitClients
-    from .standardization import Standardization
 
 # The purposes of these random numbers in a `SeedSequence`: those of a run have 0, 1 and 2.
 _PURPOSE_ROWS = 3
 _PURPOSE_CLIENTS = 4
 
 
-class Fold(NamedTuple):
-    """One of the folds of rows that clients hold out; a list of these four numbers in JSON.
+def training_transport(
+    clients: FitClients, fold: Fold | GroupFold, standardization: Standardization | None = None
+) -> Transport:
+    """Return the transport to what is outside of a fold: rows, or clients, of whom no other is asked.
 
-    Attributes
-    ----------
-    number, n_folds : int
-        The fold is `number` of 0, ..., n_folds - 1.
-    seed : int
-        Seed of the folds of all clients.
-    min_rows : int
-        Each fold of a client has at least this number of rows.
+    The rows are in some units, by default their own.
     """
-
-    number: int
-    n_folds: int
-    seed: int
-    min_rows: int
-
-    def __str__(self) -> str:
-        return f"fold {self.number + 1} of {self.n_folds}"
-
-    def training_transport(
-        self, clients: FitClients, standardization: Standardization | None = None
-    ) -> Transport:
-        """Return the transport to the rows outside of the fold, in some units."""
-        return clients.transport(standardization, self)
-
-
-class GroupFold(NamedTuple):
-    """One of the folds of whole clients.
-
-    Attributes
-    ----------
-    number, n_folds : int
-        The fold is `number` of 0, ..., n_folds - 1.
-    client_folds : tuple of int
-        The fold of each client, by its index.
-    """
-
-    number: int
-    n_folds: int
-    client_folds: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return f"fold {self.number + 1} of {self.n_folds} of the groups"
-
-    def training_transport(
-        self, clients: FitClients, standardization: Standardization | None = None
-    ) -> Transport:
-        """Return the transport to the clients outside of the fold; the others are not asked."""
-        takes_part = np.array(self.client_folds) != self.number
-        return ReweightedTransport(
-            clients.transport(standardization),
-            drawn=np.flatnonzero(takes_part),
-            counts=takes_part.astype(np.intp),
-        )
+    if isinstance(fold, Fold):
+        return clients.transport(standardization, fold)
+    takes_part = np.array(fold.client_folds) != fold.number
+    return ReweightedTransport(
+        clients.transport(standardization),
+        drawn=np.flatnonzero(takes_part),
+        counts=takes_part.astype(np.intp),
+    )
 
 
 def n_folds_of(n_rows: int, n_folds: int, min_rows: int) -> int:

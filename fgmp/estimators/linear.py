@@ -65,6 +65,7 @@ from ..simulation import check_cohort
 from ..sparse_model import Array, IndexArray
 from .bootstrap import Bootstrap, draw_counts, draw_multiplicities, run_with_bar
 from .client_sums import BeyondRange
+from .clients import FitClients
 from .encoding import (
     MISSING_RULES,
     Encoding,
@@ -93,7 +94,6 @@ from .resampling import ResampledClients
 from .selection_path import SparsityPath, most_identifiable
 from .session import (
     Announce,
-    FitClients,
     FitSettings,
     Report,
     Session,

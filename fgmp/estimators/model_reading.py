@@ -15,7 +15,7 @@ from sklearn.base import is_classifier
 from .._support.validation import check_integer, short_repr
 from ..sparse_model import Array
 from .covariance import Covariance
-from .encoding import Encoding, EncodingPlan, Variable
+from .encoding import OTHER, Encoding, EncodingPlan, Variable
 from .inputs import as_random_state
 from .linear import FedGradMPClassifier, FedGradMPRegressor
 from .model_schema import (
@@ -31,7 +31,6 @@ from .model_schema import (
 )
 from .report import Sent
 from .selection_path import SparsityPath
-from .small_cells import OTHER
 
 COVARIANCE_NUMBERS = (
     "why_not_by_group",

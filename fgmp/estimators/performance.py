@@ -18,6 +18,7 @@ from ..method import Transport
 from ..sparse_model import Array, SparseModel
 from .calibration import Lines, calibrations_of, fit_lines
 from .client_sums import State
+from .clients import FitClients
 from .performance_sums import (
     MEASURES_OF_COUNTS,
     MEASURES_OF_LABELS,
@@ -29,7 +30,7 @@ from .performance_sums import (
     measures_of_counts,
 )
 from .report import FitReport, Sent, protection_of, sent_of
-from .session import FitClients, Session
+from .session import Session
 
 _MEASURES: dict[type[Loss], tuple[str, ...]] = {
     LogisticLoss: MEASURES_OF_LABELS,

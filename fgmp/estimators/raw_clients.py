@@ -10,9 +10,11 @@ import numpy as np
 
 from ..losses import Loss
 from ..sparse_model import Array, IndexArray
-from .encoding import Encoding, EncodingPlan, ObservedMeans, RawTable
+from .client_sums import ObservedMeans
+from .clients import FitClients
+from .encoding import Encoding, EncodingPlan, RawTable
 from .federated_table import FederatedTable
-from .session import FitClients, Session
+from .session import Session
 
 Levels = Mapping[int, Sequence[str]]
 

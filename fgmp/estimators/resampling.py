@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,18 +23,14 @@ from ..data import ProblemInfo
 from ..method import Call, Method, Transport
 from ..sparse_model import Array, IndexArray
 from ..updates import Message, Update
-
-if TYPE_CHECKING:
-    from .folds import Fold
-    from .session import FitClients
-    from .standardization import Standardization
+from .clients import FitClients, Fold, Standardization
 
 
 @dataclass(frozen=True, eq=False)
 class ResampledClients:
     """The clients of a fit that were drawn, each with the weight of its draws.
 
-    It has what `fgmp.estimators.session.FitClients` names.
+    It has what `fgmp.estimators.clients.FitClients` names.
 
     Attributes
     ----------
@@ -147,12 +143,12 @@ class ReweightedTransport(Transport):
         return {**self.transport.identity(), "counts": self.counts}
 
 
-def _reweighted(shape: ProblemInfo, drawn: IndexArray, counts: IndexArray) -> ProblemInfo:
-    """Return the part of a shape that was drawn, with weights that sum to one."""
-    weights = (shape.weights * counts)[drawn]
+def _reweighted(info: ProblemInfo, drawn: IndexArray, counts: IndexArray) -> ProblemInfo:
+    """Return the part of a problem that was drawn, with weights that sum to one."""
+    weights = (info.weights * counts)[drawn]
     return replace(
-        shape,
-        rows=[shape.rows[index] for index in drawn.tolist()],
-        client_ids=[shape.client_ids[index] for index in drawn.tolist()],
+        info,
+        rows=[info.rows[index] for index in drawn.tolist()],
+        client_ids=[info.client_ids[index] for index in drawn.tolist()],
         weights=weights / weights.sum(),
     )

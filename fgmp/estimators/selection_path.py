@@ -30,10 +30,11 @@ from ..shared_support.sketches import CountSketch
 from ..solvers import GradientDescent
 from ..sparse_model import Array, IndexArray, SparseModel
 from .client_sums import HeldOutLosses, with_equal_scores
-from .folds import Fold, GroupFold, deal_clients, n_folds_of, n_group_folds
+from .clients import FitClients, Fold, GroupFold, Standardization
+from .folds import deal_clients, n_folds_of, n_group_folds, training_transport
 from .newton_steps import take_newton_steps
-from .session import TOTALS, FitClients, FitSettings, Session
-from .standardization import Standardization, StandardizationStats, standardization_stats
+from .session import TOTALS, FitSettings, Session
+from .standardization import StandardizationStats, standardization_stats
 
 # A path begins with at least this number of features.
 _LEAST_INITIAL = 20
@@ -78,7 +79,7 @@ class StandardizedClients:
         """The transport to the rows; built at its first use."""
         if self.fold is None:
             return self.clients.transport(self.standardization)
-        return self.fold.training_transport(self.clients, self.standardization)
+        return training_transport(self.clients, self.fold, self.standardization)
 
     @cached_property
     def null_model(self) -> SparseModel:
@@ -658,7 +659,7 @@ def _fit_without(
     session: Session, fold: Fold | GroupFold, grid: Sequence[int], size: InitialSize | None
 ) -> FoldModels:
     """Run stages 1 to 3 on the rows outside of a fold."""
-    stats = standardization_stats(session, fold.training_transport(session.clients))
+    stats = standardization_stats(session, training_transport(session.clients, fold))
     clients = StandardizedClients(session.clients, stats.standardization, fold)
     model = clients.null_model
     if size is None:

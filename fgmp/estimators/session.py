@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,11 +20,8 @@ from ..shared_support.newton import NewtonOnSupport
 from ..simulation import simulate_part
 from ..sparse_model import Array, SparseModel
 from .client_sums import ClientSums
+from .clients import FitClients
 from .groups import preview
-
-if TYPE_CHECKING:
-    from .folds import Fold
-    from .standardization import Standardization
 
 TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "rejected")
 
@@ -59,39 +56,6 @@ def round_in_words(words: str, run: Run, unit: float) -> str:
     if "objective" in run.rows[-1]:
         line += f": loss {run.rows[-1]['objective'] * unit:.6g}"
     return line
-
-
-class FitClients(Protocol):
-    """The clients of a fit: a table in this process, or tables on other machines."""
-
-    @property
-    def info(self) -> ProblemInfo:
-        """The clients in original units; p_i is the share of the weight of all rows."""
-
-    @property
-    def total_weight(self) -> float:
-        """Weight of the rows of all clients."""
-
-    @property
-    def counted(self) -> Array:
-        """For each client the number of rows that its weights stand for, as in `rows_counted`."""
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether the features are sparse."""
-
-    @property
-    def min_rows(self) -> int:
-        """The smallest number of rows of a client that a sum may rest on."""
-
-    @property
-    def absent(self) -> list[str]:
-        """Names of the clients that did not answer the last time."""
-
-    def transport(
-        self, standardization: Standardization | None = None, fold: Fold | None = None
-    ) -> Transport:
-        """Return the transport to rows in some units, by default their own, without a fold."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -18,20 +18,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from ..losses import Loss
 from ..sparse_model import Array, IndexArray
+from .encoding import OTHER, RawTable
 from .groups import preview
 
-if TYPE_CHECKING:
-    from .encoding import RawTable
-
-# The level of rows whose own levels are small cells, where there are several of these.
-OTHER = "other"
 WHAT_SMALL_CELLS_BECOME = (
     f"such levels count as {OTHER!r}, where a group has several, or as its most frequent level, "
     "gaps as its mean or its most frequent level, and a few values that are known as missing"

@@ -17,16 +17,17 @@ from .._support.optional import needs
 from .._support.strict_json import read_json
 from .._support.validation import check_integer, check_protocol, check_sequence, short_repr
 from .._support.warnings import warn_user
-from ..estimators.client_sums import HeldOutLosses, MeanResiduals, Moments
+from ..estimators.client_sums import HeldOutLosses, MeanResiduals, Moments, ObservedMeans
+from ..estimators.clients import Fold, Standardization
 from ..estimators.covariance import GradientProducts
-from ..estimators.encoding import Encoding, EncodingPlan, ObservedMeans, RawTable, plan_of
+from ..estimators.encoding import Encoding, EncodingPlan, RawTable, plan_of
 from ..estimators.federated_table import (
     LOSSES_OF_NUMBERS,
     ClientRows,
     client_view,
     loss_of_view,
 )
-from ..estimators.folds import Fold, assign_folds
+from ..estimators.folds import assign_folds
 from ..estimators.groups import preview
 from ..estimators.newton_steps import NewtonSteps
 from ..estimators.own_intercepts import CommonIntercept, OwnIntercepts
@@ -44,7 +45,6 @@ from ..estimators.small_cells import (
     few_rows_in_sums,
     fill_small_cells,
 )
-from ..estimators.standardization import Standardization
 from ..estimators.unit_check import UnitComparison
 from ..losses import LogisticLoss, Loss, SoftmaxLoss
 from ..method import Call, Method

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..method import Call
+from ..method import Call, Transport
 from ..privacy.masking import Request, TooFewClients, sum_under_masks
 from ..privacy.secagg_client import NONCE, check_public_key
 from ..privacy.secret_sharing import SECRET
@@ -16,12 +16,45 @@ from ..privacy.secure_sums import MaskedSum, SecureSum
 from ..sparse_model import Array, IndexArray
 from ..updates import Message, Rejected, RejectReason
 from .client import mask_purpose
-from .records import Reply, parse_reply
-
-if TYPE_CHECKING:
-    from .transport import OverFlower
+from .records import Fields, Reply, parse_reply
 
 AlterUpload = Callable[[int, Array], Any]  # what a fault makes of the upload at a position
+
+
+class AskingTransport(Transport):
+    """A transport that puts questions to its clients, as each trip of a secure sum does.
+
+    Attributes
+    ----------
+    weighting : {"rows", "equal"}
+        What the weights of the clients are made of.
+    weight_counts : ndarray of int, shape (n_clients,)
+        What the weights are the shares of.
+    """
+
+    weighting: str
+    weight_counts: IndexArray
+
+    def ask_each(
+        self, call: Call | None, message: Message | None, questions: Mapping[int, Fields]
+    ) -> dict[int, Reply]:
+        """Send a question to clients, and return their replies.
+
+        Parameters
+        ----------
+        call : Call or None
+            The exchange that the question is about; None for the objective.
+        message : Message or None
+            What the exchange, or the objective, is computed from.
+        questions : mapping of int to mapping of str
+            By the index of a client what its question holds beside that.
+
+        Returns
+        -------
+        dict of int to Reply
+            By the index of the client, in the order of the questions.
+        """
+        raise NotImplementedError(f"{type(self).__name__} asks no client")
 
 
 class SecureSession:
@@ -29,7 +62,7 @@ class SecureSession:
 
     Parameters
     ----------
-    transport : OverFlower
+    transport : AskingTransport
     call : Call or None
         The exchange; None for objectives.
     message : Message
@@ -44,7 +77,7 @@ class SecureSession:
 
     def __init__(
         self,
-        transport: OverFlower,
+        transport: AskingTransport,
         call: Call | None,
         message: Message,
         cohort: IndexArray,

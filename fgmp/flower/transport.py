@@ -22,14 +22,14 @@ from .._support.validation import check_integer, check_number, check_option, sho
 from .._support.warnings import warn_user
 from ..data import ProblemInfo
 from ..losses import Loss, check_loss
-from ..method import Call, Method, Transport
+from ..method import Call, Method
 from ..privacy.secure_sums import MaskedSum, SecureSum
 from ..run.serialization import from_wire, to_json, to_wire
 from ..sparse_model import Array, IndexArray, SparseModel
 from ..updates import Message, Rejected
 from .mailbox import Mailbox
 from .records import Fields, Reply, content_of, parse_reply, printable
-from .secure import AlterUpload, SecureSession
+from .secure import AlterUpload, AskingTransport, SecureSession
 
 _PAUSE = 0.25  # seconds between two looks at how many nodes have come
 
@@ -47,7 +47,7 @@ _LONGEST_NAME = 60
 _AFTER_ALL_KEYS = 2**63  # sorts clients without a key behind those that have one
 
 
-class OverFlower(Transport):
+class OverFlower(AskingTransport):
     """The clients of a Flower grid: a transport for `simulate`.
 
     It waits for a number of clients and asks each who it is: how many rows and features it has.
@@ -310,22 +310,7 @@ class OverFlower(Transport):
     def ask_each(
         self, call: Call | None, message: Message | None, questions: Mapping[int, Fields]
     ) -> dict[int, Reply]:
-        """Send a question to clients, and return their replies.
-
-        Parameters
-        ----------
-        call : Call or None
-            The exchange that the question is about; None for the objective.
-        message : Message or None
-            What the exchange, or the objective, is computed from.
-        questions : mapping of int to mapping of str
-            By the index of a client what its question holds beside that.
-
-        Returns
-        -------
-        dict of int to Reply
-            By the index of the client, in the order of the questions.
-        """
+        """Send a question to clients, and return their replies, as `AskingTransport` says."""
         base = self._base_question(call)
         arrays = {} if message is None else to_wire(message)
         n_numbers = 1 if call is None else prod(call.update_spec.shape)
