@@ -9,6 +9,7 @@ from cases import table_in_several_units
 import fgmp
 from fgmp.estimators import covariance as covariance_module
 from fgmp.estimators import model_from_json
+from fgmp.estimators.bootstrap import clients_of
 from fgmp.estimators.covariance import GradientProducts
 from fgmp.estimators.federated_table import FederatedTable
 from fgmp.estimators.resampling import ResampledClients
@@ -454,7 +455,7 @@ def test_weights_beside_categories_and_gaps_are_those_of_the_columns_made_by_han
     by_hand.fit(columns, y, groups, sample_weight=weights)
     assert model.covariance_.n_rows == by_hand.covariance_.n_rows == 240
     np.testing.assert_allclose(errors_of(model), errors_of(by_hand), rtol=1e-6)
-    counted = model._clients_of(model._training_data).counted
+    counted = clients_of(model, model._training_data).counted
     np.testing.assert_array_equal(counted, np.bincount(groups[weights > 0]))
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
         Performance,
         SparsityPath,
         Summary,
+        model_from_json,
     )
-    from .model_files import model_from_json
 
 __all__ = [
     "Bootstrap",
@@ -45,8 +45,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with needs(f"fgmp.estimators.{name}", "scikit-learn", "narwhals"):
         from . import linear
-    if name != "model_from_json":
-        return getattr(linear, name)
-    with needs("a model as JSON", "pydantic"):
-        from .model_files import model_from_json
-    return model_from_json
+    return getattr(linear, name)

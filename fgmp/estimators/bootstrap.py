@@ -2,17 +2,33 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import joblib
 import numpy as np
+from joblib import delayed
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .._support.displays import facts_in_words, html_facts
 from .._support.optional import needs
 from .._support.progress import PATIENCE, ProgressLine
-from .._support.validation import check_integer, check_number
+from .._support.validation import check_integer, check_number, check_option
+from .._support.warnings import suppress_advice
 from ..sparse_model import Array, IndexArray
+from .advice import errors_in_words
+from .clients import FitClients
+from .defaults import settings_of
+from .federated_table import FederatedTable
+from .fitted import LinearModel, TrainingData, is_encoded, names_of_features
+from .fitting import fit_model
+from .inputs import as_random_state, validated, validated_targets
+from .raw_clients import RawTableClients
+from .resampling import ResampledClients
+from .session import Report, Session, report_nothing
+from .training import fit_rows
+from .weighted_loss import rows_counted
 
 # With fewer groups resamples of them say little: as of a cluster sandwich, intervals are too narrow
 # (Cameron and Miller, A Practitioner's Guide to Cluster-Robust Inference, 2015, section VI).
@@ -119,6 +135,152 @@ class Bootstrap:
         ax.set(xlabel=f"share of {len(self.coef)} resamples{legend}", xlim=(0, 1))
         ax.set_title(f"{len(order)} of {len(self.names)} features")
         return ax
+
+
+# Fits to resamples.
+
+
+def bootstrap_rows(
+    model: LinearModel, n_resamples: int, over: str, random_state: Any, n_jobs: int | None
+) -> Bootstrap:
+    """Fit a model to resamples of its rows; parameters as in `FedGradMPRegressor.bootstrap`."""
+    _check_rows(model, over)
+    _check_no_noise(model)
+    data = model._training_data
+    classes = getattr(model, "classes_", None)
+    rng = as_random_state(random_state)
+    check_integer("n_resamples", n_resamples)
+    y = np.asarray(data.y)
+    draws = [draw_counts(y, data.codes, over, classes, rng) for _ in range(n_resamples)]
+    if over == "groups":
+        clients = clients_of(model, data)
+        first_rows = np.unique(data.codes[data.codes >= 0], return_index=True)[1]
+        rows = np.flatnonzero(data.codes >= 0)[first_rows]
+        tasks = [
+            delayed(_coefficients_of_drawn_clients)(
+                model, clients, counts[rows].astype(np.intp), report_nothing
+            )
+            for counts in draws
+        ]
+    else:
+        tasks = [delayed(_coefficients_of_resample)(model, data, counts) for counts in draws]
+    coefficients = run_with_bar(tasks, n_jobs, model.verbose)
+    return _bootstrap_of(model, coefficients, len(model.groups_) if over == "groups" else None)
+
+
+def bootstrap_clients(
+    model: LinearModel, clients: FitClients, n_resamples: int, random_state: Any, report: Report
+) -> Bootstrap:
+    """Fit a model to clients that are drawn, on this machine or on others.
+
+    Parameters
+    ----------
+    model : FedGradMPRegressor or FedGradMPClassifier
+        Fitted.
+    clients : FitClients
+        The clients.
+    n_resamples, random_state
+        As in `FedGradMPRegressor.bootstrap`.
+    report : callable (words, run, unit)
+        As in `Session`.
+    """
+    check_is_fitted(model)
+    _check_no_noise(model)
+    n_clients = len(clients.info.rows)
+    check_integer("n_clients", n_clients, at_least=2, why="of a bootstrap over clients")
+    rng = as_random_state(random_state)
+    coefficients = []
+    for _ in range(check_integer("n_resamples", n_resamples)):
+        counts = draw_multiplicities(n_clients, rng)
+        coefficients.append(_coefficients_of_drawn_clients(model, clients, counts, report))
+    return _bootstrap_of(model, coefficients, n_clients)
+
+
+def _bootstrap_of(model: LinearModel, coefficients: list[Array], n_drawn: int | None) -> Bootstrap:
+    """Return the coefficients of resamples as a `Bootstrap`."""
+    names = tuple(names_of_features(model))
+    return Bootstrap(np.array(coefficients), np.atleast_2d(model.coef_), names, n_drawn)
+
+
+def _check_rows(model: LinearModel, over: str) -> None:
+    """Raise a ValueError if the model cannot be fitted to resamples of its rows."""
+    if not hasattr(model, "_training_data"):
+        raise ValueError(
+            "the model has no rows: it was fitted over a network, or is a copy, with which "
+            "data do not travel; expected a model that `fit` was called on in this process. "
+            "fgmp.flower.bootstrap_over draws clients over a network"
+        )
+    check_option("over", over, ("groups", "rows"))
+    if over == "groups" and len(model.groups_) < 2:
+        raise ValueError(
+            "groups has one group; expected at least two for over='groups' (or over='rows')"
+        )
+
+
+def _check_no_noise(model: LinearModel) -> None:
+    """Raise a ValueError for a model with noise."""
+    if model.private is not None:
+        raise ValueError(
+            "private is given, and every resample would spend its epsilon again; expected "
+            "private=None. Resample within a budget of your own: fit to other rows, and add up "
+            "what each fit spends"
+        )
+
+
+def clients_of(model: LinearModel, data: TrainingData) -> FederatedTable:
+    """Return the clients of a fit anew, with the class weights that it had."""
+    again = clone(model)
+    counted = rows_counted(data.weights)
+    if is_encoded(model):
+        y = column_or_1d(validated_targets(again, data.y))
+        targets, loss, weights = again._targets(y, data.weights)
+        raw = RawTableClients(data.X, targets, weights, data.codes, loss, 1, counted)
+        return raw.encoded(model.encoding_)
+    X, y = validated(again, data.X, validated_targets(again, data.y))
+    targets, loss, weights = again._targets(y, data.weights)
+    return FederatedTable(X, targets, weights, data.codes, loss, counted=counted)
+
+
+def _resampling_model(model: LinearModel) -> Any:
+    """Return an estimator for resamples, with the columns and the sparsity of a fit."""
+    resample = clone(model).set_params(sparsity=model.sparsity_, C=model.C_)
+    resample.n_features_in_ = model.n_features_in_
+    if hasattr(model, "feature_names_in_"):
+        resample.feature_names_in_ = model.feature_names_in_
+    if hasattr(model, "encoding_"):
+        resample.encoding_ = model.encoding_
+        resample.__dict__["_fixed_encoding"] = model.encoding_
+    return resample
+
+
+def _coefficients_of_drawn_clients(
+    model: LinearModel, clients: FitClients, counts: IndexArray, report: Report
+) -> Array:
+    """Return the coefficients for clients that were drawn, shape (n_outputs, n_features)."""
+    drawn = ResampledClients(clients, counts)
+    resample = _resampling_model(model).set_params(secure=False)
+    if model.cohort_size is not None:
+        resample.cohort_size = min(model.cohort_size, len(drawn.drawn))
+    if model.sparsity == "all":
+        resample.sparsity = "all"
+    seed = int(as_random_state(model.random_state).randint(2**31 - 1))
+    settings = replace(settings_of(resample, drawn), coefficients_only=True)
+    with errors_in_words(model, settings):
+        fitted = fit_model(Session(drawn, settings, seed, None, report), [model.sparsity_])
+    return fitted.table.reshape(len(fitted.table), -1)[1:].T.copy()
+
+
+def _coefficients_of_resample(model: LinearModel, data: TrainingData, counts: Array) -> Array:
+    """Return the coefficients for rows that were drawn, shape (n_outputs, n_features)."""
+    resample = _resampling_model(model).set_params(min_rows=1, verbose=False)
+    with suppress_advice():  # the fit has given it
+        # Its columns are those of this fit, which `fit` would forget.
+        counted = rows_counted(data.weights) * counts
+        fit_rows(resample, data.X, data.y, data.groups, data.weights * counts, counted)
+    return np.atleast_2d(resample.coef_)
+
+
+# Draws.
 
 
 def draw_counts(

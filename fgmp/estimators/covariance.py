@@ -32,7 +32,8 @@ from ..updates import UpdateSpec
 from .client_sums import ClientSums, State, join_digits, split_digits
 from .clients import Standardization
 from .selection_path import StandardizedClients
-from .session import FitSettings, Session, share_of
+from .session import Session, share_of
+from .settings import FitSettings
 from .small_cells import Counts
 from .standardization import StandardizationStats
 
@@ -260,7 +261,7 @@ def coefficient_covariance(
         shares=settings.shares_beside_rows,
         n_rows=settings.n_rows,
         with_products=not why_not,
-        masked=settings.is_secure,
+        masked=settings.parameters.secure,
     )
     state = session.query(method, clients.transport, (model,))
     pooled = method.pooled(state)
@@ -283,7 +284,7 @@ def _why_no_products(settings: FitSettings) -> str:
     n_clients = len(settings.info.rows)
     if n_clients < 2:
         return "all rows are one group"
-    if settings.is_secure and n_clients < LEAST_CLIENTS_UNDER_MASKS:
+    if settings.parameters.secure and n_clients < LEAST_CLIENTS_UNDER_MASKS:
         return (
             f"under masks the sum of outer products of {n_clients} groups would tell one of them "
             f"the gradients of others; it is made of {LEAST_CLIENTS_UNDER_MASKS} or more"

@@ -90,7 +90,7 @@ def fit_model(session: Session, grid: Sequence[int]) -> FittedModel:
     """
     if session.settings.is_private:
         return _fit_with_noise(session, grid[0])
-    if session.settings.sparsity == "all":
+    if session.settings.parameters.sparsity == "all":
         return _fit_all_features(session, grid[0])
     return _fit_few_features(session, grid)
 
@@ -103,14 +103,14 @@ def _fit_few_features(session: Session, grid: Sequence[int]) -> FittedModel:
 
     clients = StandardizedClients(session.clients, stats.standardization)
     size = initial_size(settings, grid)
-    selected = select_features(session, clients, size, settings.rounds)
+    selected = select_features(session, clients, size, settings.parameters.rounds)
     if settings.is_cross_validated:
         clients = clients.without_table()  # beside the tables of the folds
     choice = _choose(session, rows, stats, grid, size)
     path = eliminate_backwards(session, clients, selected.model, settings.selection_ridge(choice.C))
     refitted = _refit(session, clients, selected, path, choice)
     covariance = None
-    if settings.polish:
+    if settings.parameters.polish:
         ridge = settings.ridge(choice.C)
         covariance = _covariance(session, clients, stats, refitted.model, ridge)
     table, intercepts = _in_original_units(session, rows, stats, refitted.model)
@@ -158,7 +158,7 @@ def _refit(
     unit = clients.standardization.target_unit**2
 
     def refitted(model: SparseModel) -> RefittedModel:
-        return refit_model(session, clients, model, history, ridge, settings.polish)
+        return refit_model(session, clients, model, history, ridge, settings.parameters.polish)
 
     model = path.model(choice.sparsity, settings.path_ridge(choice.C))
     null, last_round = history["objective"][[0, -1]] * unit
@@ -216,7 +216,7 @@ def _fit_with_noise(session: Session, sparsity: int) -> FittedModel:
     stats = unstandardized(session.settings)
     clients = StandardizedClients(session.clients, stats.standardization)
     size = InitialSize(sparsity, "fedgradmp")
-    selected = select_features(session, clients, size, session.settings.rounds)
+    selected = select_features(session, clients, size, session.settings.parameters.rounds)
     return FittedModel(
         table=stats.standardization.to_original_units(selected.model),
         is_constant=stats.is_constant,
@@ -286,7 +286,7 @@ def _in_original_units(
         return table, own
 
     intercepts = intercepts_from_means(session, rows, stats, table)
-    if settings.is_secure:  # the mean alone
+    if settings.parameters.secure:  # the mean alone
         table[0] = intercepts[0]
         return table, None
     table[0] = settings.info.weights @ intercepts

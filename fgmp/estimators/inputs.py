@@ -1,16 +1,34 @@
-"""Checks of what a user passes to an estimator, beyond those of scikit-learn."""
+"""Rows as a user passes them to an estimator: read, and checked beyond scikit-learn's checks."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.base import is_classifier
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    assert_all_finite,
+    check_consistent_length,
+    column_or_1d,
+    validate_data,
+)
 
-from .._support.validation import as_numbers, check_number, short_repr
-from .._support.warnings import warn_user
+from .._support.tables import check_features
+from .._support.validation import (
+    as_array,
+    as_labels,
+    as_numbers,
+    check_number,
+    refuse_missing,
+    short_repr,
+)
+from .._support.warnings import advise_once, warn_user
 from ..sparse_model import Array
+from .encoding import EncodingPlan, RawTable
+from .fitted import LinearModel, input_names, names_of_columns
+from .groups import preview
 
 # The most columns that a message names.
 N_NAMED = 10
@@ -137,3 +155,103 @@ def _sum_of_squares(values: Array) -> float:
     axes = "ij"[: values.ndim]
     with np.errstate(over="ignore"):
         return float(np.einsum(f"{axes},{axes}->", values, values))
+
+
+# The rows of an estimator.
+
+
+def validated(model: LinearModel, X: Any, y: Any = "no_validation", **options: Any) -> Any:
+    """Return X, or X and y, as scikit-learn checks them; name columns that are not finite."""
+    if hasattr(model, "encoding_") and isinstance(y, str):
+        return encoded_rows(model, X)
+    X = check_features(X)
+    if not isinstance(y, str):
+        options["y_numeric"] = not is_classifier(model)
+    try:
+        return validate_data(
+            model, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], **options
+        )
+    except ValueError as error:
+        message = str(error)
+        if "X contains NaN" not in message and "X contains infinity" not in message:
+            raise
+        names = names_of_columns(model, columns_not_finite(X), N_NAMED)
+        raise ValueError(
+            f"{error}\nIt is in the columns {names}; expected numbers there, or "
+            "missing='indicator'."
+        ) from None
+
+
+def encoded_rows(model: LinearModel, X: Any) -> Array:
+    """Return the columns of numbers of a table that is to be predicted for."""
+    validate_data(model, X, reset=False, skip_check_array=True)
+    return model.encoding_.transform(X, model.missing)
+
+
+def validated_targets(model: LinearModel, y: Any) -> Any:
+    """Return numbers, or labels of one kind, none of them missing."""
+    if y is None:  # which scikit-learn refuses
+        return None
+    if is_classifier(model):
+        return as_labels("y", y, "a label")
+    array = as_array("y", y)
+    if array.dtype.kind == "O":
+        refuse_missing("y", array, "a number")
+    return as_numbers("y", array)
+
+
+def vector_of_targets(model: LinearModel, X: Any, y: Any) -> Array:
+    """Return one number or label for each row; a column becomes a vector with a warning."""
+    y = column_or_1d(validated_targets(model, y), warn=True)
+    if not is_classifier(model):
+        assert_all_finite(y, input_name="y")
+    check_consistent_length(X, y)
+    return np.asarray(y)
+
+
+def targets_of_rows(model: LinearModel, X: Any, y: Any) -> Array:
+    """Return the targets of rows for a fitted model; a classifier knows its labels."""
+    targets = vector_of_targets(model, X, y)
+    if is_classifier(model):
+        # Not by `numpy.isin`, for which the number 1 is the text "1".
+        known = set(model.classes_.tolist())
+        unknown = [label for label in targets.tolist() if label not in known]
+        if unknown:
+            raise ValueError(
+                f"y holds {short_repr(unknown[0])}; expected the labels of the fit, "
+                f"{model.classes_.tolist()}"
+            )
+    return targets
+
+
+def read_table(model: LinearModel, X: Any, y: Any) -> tuple[EncodingPlan, RawTable, Array]:
+    """Return the plan of the encoding, the rows of X, and y.
+
+    The rows of a resample were read before.
+    """
+    if isinstance(X, RawTable):
+        plan = EncodingPlan.of(input_names(model), model.categories, model.missing)
+        return plan, X, column_or_1d(validated_targets(model, y))
+    validate_data(model, X, skip_check_array=True)
+    plan = EncodingPlan.of(input_names(model), model.categories, model.missing)
+    table = plan.read(X)
+    plan.check_levels(table)
+    names = np.asarray(plan.names)
+    if hasattr(model, "feature_names_in_") and model._fixed_encoding is None:
+        _advise_on_codes(names[table.may_be_codes()].tolist())
+    refuse_overflow(
+        np.nan_to_num(table.numbers, nan=0.0),
+        None,
+        lambda mask, n_shown: f"[{preview(names[mask].tolist(), n_shown)}]",
+    )
+    return plan, table, vector_of_targets(model, X, y)
+
+
+def _advise_on_codes(names: list[str]) -> None:
+    """Warn of columns, given by name, of numbers that may be codes of kinds."""
+    if names:
+        advise_once(
+            "codes",
+            f"the columns [{preview(names, N_NAMED)}] hold a few whole numbers, and enter the "
+            "model as amounts: where they are codes of kinds, name them in categories=[...]",
+        )

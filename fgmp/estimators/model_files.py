@@ -7,7 +7,7 @@ other. What passes both predicts finite numbers and has a summary.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from .._support.strict_json import read_json
 from ..sparse_model import Array
 from .covariance import Covariance
 from .encoding import column_keys, level_of
-from .model_reading import COVARIANCE_NUMBERS, Columns, columns_of, model_of
+from .fitted import LinearModel
+from .model_reading import COVARIANCE_NUMBERS, Columns, Model, columns_of, model_of
 from .model_schema import Attributes, Lists, Parameters, check_content
 
 _FORMAT = "fgmp model 1"
@@ -26,7 +27,7 @@ _COVARIANCE_ARRAYS = ("columns", "outputs", "values", "model_based", "by_group")
 _JSON_TYPES = (str, int, float, bool)
 
 
-def model_to_json(model: Any) -> str:
+def model_to_json(model: LinearModel) -> str:
     """Return a fitted estimator as JSON: what `predict` and `summary` need, who took part, and how.
 
     Raises
@@ -81,7 +82,7 @@ def model_to_json(model: Any) -> str:
     content["exchanges"] = [list(sent) for sent in getattr(model, "exchanges_", ())]
     try:
         text = json.dumps(content, indent=1, allow_nan=False)
-        model_of(check_content(json.loads(text)))
+        model_of(check_content(json.loads(text)), [type(model)])
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"the model is none that JSON can hold, and that can be read again: {error}"
@@ -89,27 +90,18 @@ def model_to_json(model: Any) -> str:
     return text
 
 
-def model_from_json(text: str) -> Any:
-    """Return the fitted estimator that `model_to_json` wrote. Its predictions have the same bits.
+def read_model(text: str, kinds: Iterable[type[Model]]) -> Model:
+    """Return the fitted estimator that `model_to_json` wrote.
 
-    Raises
-    ------
-    ValueError
-        If the text is no such JSON, or its parts do not fit together. The message names the field.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import fgmp
-    >>> from fgmp.estimators import model_from_json
-    >>> X = np.random.default_rng(0).standard_normal((40, 3))
-    >>> model = fgmp.FedGradMPRegressor(1).fit(X, 2 * X[:, 1])
-    >>> again = model_from_json(model.to_json())
-    >>> bool(np.all(again.predict(X) == model.predict(X))), again.support_.tolist()
-    (True, [1])
+    Parameters
+    ----------
+    text : str
+        The JSON.
+    kinds : iterable of type
+        The estimators that it may be of.
     """
     try:
-        return model_of(check_content(read_json("text", text)))
+        return model_of(check_content(read_json("text", text)), kinds)
     except ValueError as error:
         raise ValueError(
             f"text is no model of fgmp ({error}); expected what to_json of an estimator wrote"

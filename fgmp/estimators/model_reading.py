@@ -5,9 +5,9 @@ contradict each other. What a field may hold by itself has been checked by `mode
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -16,8 +16,8 @@ from .._support.validation import check_integer, short_repr
 from ..sparse_model import Array
 from .covariance import Covariance
 from .encoding import OTHER, Encoding, EncodingPlan, Variable
+from .fitted import LinearModel, always_included, input_names, is_encoded
 from .inputs import as_random_state
-from .linear import FedGradMPClassifier, FedGradMPRegressor
 from .model_schema import (
     Attributes,
     ColumnEntry,
@@ -29,8 +29,8 @@ from .model_schema import (
     ModelFile,
     Parameters,
 )
-from .report import Sent
 from .selection_path import SparsityPath
+from .session import Sent
 
 COVARIANCE_NUMBERS = (
     "why_not_by_group",
@@ -41,7 +41,6 @@ COVARIANCE_NUMBERS = (
     "loss",
     "is_ridge",
 )
-_KINDS = {kind.__name__: kind for kind in (FedGradMPRegressor, FedGradMPClassifier)}
 _PATH_COLUMNS = ("sparsity", "C", "score", "standard_error")
 
 # A file is short whatever number of columns it claims. What would take more than half a gigabyte,
@@ -50,6 +49,9 @@ _MOST_COLUMNS = 2**24
 _MOST_COEFFICIENTS = 2**26
 # A variance by group that is zero may come out of sums below zero, by this part of the other one.
 _ROUNDING_OF_VARIANCES = 1e-6
+
+
+Model = TypeVar("Model", bound=LinearModel)
 
 
 class Columns(NamedTuple):
@@ -64,16 +66,25 @@ class Columns(NamedTuple):
     """
 
     n_columns: int
-    names: Sequence[str] | None
+    names: Sequence[str] | Array | None
 
     def name(self, column: int) -> str:
         """Return the name of a column, with which a person can read a file."""
         return str(column) if self.names is None else str(self.names[column])
 
 
-def model_of(file: ModelFile) -> Any:
-    """Return the estimator of a file, or raise a ValueError if its fields do not fit together."""
-    model = _KINDS[file.estimator]()
+def model_of(file: ModelFile, kinds: Iterable[type[Model]]) -> Model:
+    """Return the estimator of a file, or raise a ValueError if its fields do not fit together.
+
+    Parameters
+    ----------
+    file : ModelFile
+        The fields.
+    kinds : iterable of type
+        The estimators that it may be of.
+    """
+    kind = next(kind for kind in kinds if kind.__name__ == file.estimator)
+    model = kind()
     model.set_params(**_parameters_of(file.parameters))
     model._check_parameters()
     as_random_state(model.random_state)
@@ -105,7 +116,7 @@ def _parameters_of(parameters: Parameters) -> dict[str, Any]:
     return values
 
 
-def _set_labels(model: Any, lists: Lists) -> None:
+def _set_labels(model: LinearModel, lists: Lists) -> None:
     """Set labels, groups and names of columns."""
     if is_classifier(model) != (lists.classes_ is not None):
         raise ValueError(
@@ -151,9 +162,9 @@ def _labels(field: str, values: list[Any]) -> Array:
     return array
 
 
-def _set_encoding(model: Any, file: ModelFile) -> None:
+def _set_encoding(model: LinearModel, file: ModelFile) -> None:
     """Set the encoding, which has to be that of the columns, and of what parameters ask for."""
-    if model._is_encoded != (file.encoding is not None):
+    if is_encoded(model) != (file.encoding is not None):
         raise ValueError(
             f"encoding is {short_repr(file.encoding)}; expected one with parameters.categories or "
             "parameters.missing='indicator', and none without"
@@ -166,7 +177,7 @@ def _set_encoding(model: Any, file: ModelFile) -> None:
     )
     found = [variable.name for variable in variables]
     # Before names are made for a number of columns that a file claims.
-    if len(found) != model.n_features_in_ or found != model._input_names():
+    if len(found) != model.n_features_in_ or found != input_names(model):
         raise ValueError(
             f"encoding is of other columns than the model has: {short_repr(found)}; expected the "
             f"{model.n_features_in_} columns of lists.feature_names_in_, or x0, x1, ..."
@@ -189,16 +200,15 @@ def _set_encoding(model: Any, file: ModelFile) -> None:
     model.encoding_ = Encoding(variables)
 
 
-def columns_of(model: Any) -> Columns:
+def columns_of(model: LinearModel) -> Columns:
     """Return the columns of numbers of a fitted estimator."""
     if hasattr(model, "encoding_"):
         names = model.encoding_.column_names()
         return Columns(len(names), names)
-    names = getattr(model, "feature_names_in_", None)
-    return Columns(model.n_features_in_, names)
+    return Columns(model.n_features_in_, getattr(model, "feature_names_in_", None))
 
 
-def _check_sparsities(model: Any, columns: Columns) -> None:
+def _check_sparsities(model: LinearModel, columns: Columns) -> None:
     """Check what is a number of columns, or names some of them."""
     n_columns = columns.n_columns
     if not 0 < n_columns <= _MOST_COLUMNS:
@@ -206,15 +216,15 @@ def _check_sparsities(model: Any, columns: Columns) -> None:
             f"attributes.n_features_in_ is {model.n_features_in_}, with {n_columns} columns of "
             f"numbers; expected from 1 to {_MOST_COLUMNS}"
         )
-    sparsities = {"attributes.sparsity_": model.sparsity_}
+    sparsities: dict[str, int | str] = {"attributes.sparsity_": model.sparsity_}
     if model.sparsity not in (None, "cv", "all"):
         sparsities["parameters.sparsity"] = model.sparsity
     for field, sparsity in sparsities.items():
         check_integer(field, sparsity, at_least=0, at_most=n_columns, why="the number of columns")
-    model._always_included()
+    always_included(model)
 
 
-def _set_coefficients(model: Any, file: ModelFile, columns: Columns) -> None:
+def _set_coefficients(model: LinearModel, file: ModelFile, columns: Columns) -> None:
     """Set coefficients and intercepts of a model whose labels and columns are known."""
     n_outputs = 1
     if is_classifier(model) and len(model.classes_) > 2:
@@ -278,7 +288,7 @@ def _of_outputs(field: str, value: float | list[float], n_outputs: int) -> Array
     return values
 
 
-def _covariance_of(parts: CovarianceParts, model: Any, columns: Columns) -> Covariance:
+def _covariance_of(parts: CovarianceParts, model: LinearModel, columns: Columns) -> Covariance:
     """Return the covariance in a file."""
     k = len(parts.columns)
     n_outputs = len(np.atleast_2d(model.coef_))
@@ -355,7 +365,7 @@ def _check_variances(parts: CovarianceParts, model_based: Array, by_group: Array
         raise ValueError("covariance.by_group has a negative variance")
 
 
-def _class_rows(parts: CovarianceParts, model: Any) -> Array | None:
+def _class_rows(parts: CovarianceParts, model: LinearModel) -> Array | None:
     """Return the rows of each class; None for numbers."""
     if parts.class_rows is None:
         return None

@@ -137,7 +137,7 @@ def intercepts_by_newton(
     settings = session.settings
     model = SparseModel.of(table[1:])
     common = _common_intercept(session, clients, stats, model)
-    if settings.is_secure:
+    if settings.parameters.secure:
         return common, None
 
     n_clients = len(settings.info.rows)

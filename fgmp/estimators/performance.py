@@ -10,15 +10,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from .._support.displays import html_table
 from .._support.optional import needs
+from .._support.validation import check_option
 from ..losses import LogisticLoss, Loss, PoissonLoss, SoftmaxLoss, SquaredLoss
 from ..method import Transport
 from ..sparse_model import Array, SparseModel
+from .advice import advise_on_intercepts
 from .calibration import Lines, calibrations_of, fit_lines
 from .client_sums import State
 from .clients import FitClients
+from .defaults import aggregator_of, settings_of
+from .federated_table import FederatedTable
+from .fitted import LinearModel
+from .groups import encode_groups
+from .inputs import targets_of_rows, validated
 from .performance_sums import (
     MEASURES_OF_COUNTS,
     MEASURES_OF_LABELS,
@@ -29,8 +37,8 @@ from .performance_sums import (
     PredictionUnits,
     measures_of_counts,
 )
-from .report import FitReport, Sent, protection_of, sent_of
-from .session import Session
+from .report import FitReport, protection_of, sent_of
+from .session import Sent, Session, report_nothing
 
 _MEASURES: dict[type[Loss], tuple[str, ...]] = {
     LogisticLoss: MEASURES_OF_LABELS,
@@ -197,10 +205,24 @@ def _cell(value: Any) -> str:
 # Measuring.
 
 
-def measure_performance(
-    model: Any, clients: FitClients, names: Sequence[Any], by: str
+def performance_of_rows(model: LinearModel, X: Any, y: Any, groups: Any, by: str) -> Performance:
+    """Return the performance on rows; parameters as in `FedGradMPRegressor.performance`."""
+    X = validated(model, X, reset=False)
+    y = targets_of_rows(model, X, y)
+    labels, codes, weights = encode_groups(len(y), groups, np.ones(len(y)), model.min_rows)
+    takes_part = np.isin(np.arange(len(labels)), codes[weights > 0])
+    names = labels[takes_part].tolist() if groups is not None else ["all rows"]
+    targets, loss = model._targets_of_fit(y)
+    clients = FederatedTable(X, targets, weights, codes, loss, model.min_rows)
+    _check_by(model, by)
+    advise_on_intercepts(model, None if groups is None else names)
+    return _measure(model, clients, names, by)
+
+
+def performance_of_clients(
+    model: LinearModel, clients: FitClients, names: Sequence[Any], by: str
 ) -> Performance:
-    """Return the performance of a fitted estimator at clients, here or on other machines.
+    """Return the performance of a fitted estimator at clients on other machines.
 
     Parameters
     ----------
@@ -213,6 +235,28 @@ def measure_performance(
     by : {"groups", "all"}
         Whether each client is measured, or all rows together.
     """
+    check_is_fitted(model)
+    _check_by(model, by)
+    advise_on_intercepts(model, names)
+    return _measure(model, clients, names, by)
+
+
+def _check_by(model: LinearModel, by: str) -> None:
+    """Raise a ValueError if the model cannot be measured by groups, or by all rows."""
+    check_option("by", by, ("groups", "all"))
+    if model.private is not None:
+        raise ValueError(
+            "private is given, and measures of performance have no noise; expected private=None"
+        )
+    if model.secure and by == "groups":
+        raise ValueError(
+            "secure is True, and masks hide what is of one group, as its AUC and calibration "
+            "are; expected by='all', which measures all rows together from sums over the groups"
+        )
+
+
+def _measure(model: LinearModel, clients: FitClients, names: Sequence[Any], by: str) -> Performance:
+    """Return the performance at clients, here or on other machines."""
     loss = clients.info.loss
     measures = _MEASURES.get(type(loss))
     if measures is None:
@@ -220,7 +264,7 @@ def measure_performance(
             f"the model has the loss {type(loss).__name__}; expected one of "
             f"{', '.join(kind.__name__ for kind in _MEASURES)}, whose performance is defined"
         )
-    session = Session(clients, model._settings(clients), 0, model._aggregator(), _report_nothing)
+    session = Session(clients, settings_of(model, clients), 0, aggregator_of(model), report_nothing)
     message = _message(model, names)
     n_outcomes = loss.n_outputs
     if by == "groups":
@@ -265,11 +309,7 @@ def _by_question(stages: Sequence[Sent]) -> tuple[Sent, ...]:
     return tuple(together.values())
 
 
-def _report_nothing(words: str, run: Any, unit: float) -> None:
-    """Report no progress."""
-
-
-def _message(model: Any, names: Sequence[Any]) -> tuple[Array, SparseModel]:
+def _message(model: LinearModel, names: Sequence[Any]) -> tuple[Array, SparseModel]:
     """Return the intercepts, one or one for each client, and the coefficients."""
     coefficients = np.atleast_2d(np.asarray(model.coef_, np.float64))
     table = coefficients[0] if len(coefficients) == 1 else coefficients.T
@@ -366,7 +406,7 @@ def _pooled_measures(
     return [observed, predicted, auc, auc_se, square, value]
 
 
-def _notes(model: Any, loss: Loss, by: str, names: Sequence[Any]) -> tuple[str, ...]:
+def _notes(model: LinearModel, loss: Loss, by: str, names: Sequence[Any]) -> tuple[str, ...]:
     """Return how the measures are to be read."""
     notes = [
         "intercept: of a calibration with the slope 1, by how much predictions are too low; slope: "
@@ -383,7 +423,7 @@ def _notes(model: Any, loss: Loss, by: str, names: Sequence[Any]) -> tuple[str, 
     return tuple(notes)
 
 
-def _note_on_few_rows(model: Any, n_measured: int | None, n_rows: int) -> list[str]:
+def _note_on_few_rows(model: LinearModel, n_measured: int | None, n_rows: int) -> list[str]:
     """Return which rows are not measured, if some are not.
 
     Parameters
@@ -409,7 +449,7 @@ def _note_on_few_rows(model: Any, n_measured: int | None, n_rows: int) -> list[s
 
 
 def _facts(
-    model: Any, names: Sequence[str], by: str, sent: Sequence[Sent]
+    model: LinearModel, names: Sequence[str], by: str, sent: Sequence[Sent]
 ) -> tuple[tuple[str, str], ...]:
     """Return what a report of a performance begins with."""
     total = sum(stage.bytes_up for stage in sent)

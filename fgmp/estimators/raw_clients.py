@@ -92,7 +92,7 @@ def agree_on_encoding(session: Session, plan: EncodingPlan, levels: Levels) -> E
     """
     settings = session.settings
     n_columns = settings.n_features + settings.n_targets
-    method = ObservedMeans(n_columns, "zero", settings.is_secure)
+    method = ObservedMeans(n_columns, "zero", settings.parameters.secure)
     state = session.query(method, session.clients.transport())
     means = method.means_of_all_rows(state)[: settings.n_features]
     return plan.encoding(levels, means)

@@ -178,7 +178,7 @@ def intercepts_from_means(
     n_indices = len(settings.info.rows)
     level = 0.0
     unit = 1.0
-    if settings.is_secure:  # so that masks hide numbers near one
+    if settings.parameters.secure:  # so that masks hide numbers near one
         p = settings.n_features
         n_indices = 1
         level = float(stats.means[p] - stats.means[:p] @ table[1:])

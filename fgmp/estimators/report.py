@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,8 +12,9 @@ from ..method import Method
 from ..shared_support.method import SharedSupportGradMP
 from ..shared_support.newton import NewtonOnSupport
 from .client_sums import ClientSums
-from .session import LoggedRun
-from .summary import SELECTED_BY, words_on_columns
+from .fitted import LinearModel, words_on_columns
+from .session import LoggedRun, Sent
+from .summary import SELECTED_BY
 
 # What a client sends for a method that trains a model. Sums say it themselves: `ClientSums.form`.
 _FORMS: dict[type[Method], str] = {
@@ -22,32 +22,6 @@ _FORMS: dict[type[Method], str] = {
     FedGradMP: "coefficients of the features that the client selects; losses",
     NewtonOnSupport: "Hessian and gradient of the mean loss on the selected features; losses",
 }
-
-
-class Sent(NamedTuple):
-    """What all clients sent in one stage of a fit.
-
-    Attributes
-    ----------
-    what : str
-        In which form.
-    began : str
-        When it began, in UTC, as ISO 8601 writes it.
-    rounds : int
-        How many rounds there were.
-    n_clients : int
-        How many clients took part in the last one.
-    bytes_up, bytes_down : int
-        From all clients to the server, and back. Of a run in one process it is what would have been
-        sent.
-    """
-
-    what: str
-    began: str
-    rounds: int
-    n_clients: int
-    bytes_up: int
-    bytes_down: int
 
 
 def form_of(method: Method) -> str:
@@ -125,7 +99,7 @@ class FitReport:
     _repr_markdown_ = to_markdown
 
 
-def report_of(model: Any) -> FitReport:
+def report_of(model: LinearModel) -> FitReport:
     """Return the report of a fitted estimator.
 
     Raises
@@ -156,14 +130,14 @@ def report_of(model: Any) -> FitReport:
     return FitReport(facts, tuple(stages))
 
 
-def _seed_in_words(model: Any) -> str:
+def _seed_in_words(model: LinearModel) -> str:
     """Return the seed of a fit; cohorts, minibatches and folds depend on nothing else."""
     if model.random_state is None or isinstance(model.random_state, (int, np.integer)):
         return str(model.random_state)
     return "a generator"
 
 
-def _facts_on_levels(model: Any) -> list[tuple[str, str]]:
+def _facts_on_levels(model: LinearModel) -> list[tuple[str, str]]:
     """Return how the groups agreed on the levels of categories, if there are any."""
     if not hasattr(model, "encoding_"):
         return []
@@ -179,7 +153,7 @@ def _facts_on_levels(model: Any) -> list[tuple[str, str]]:
     return [(f"levels of {', '.join(categories)}", words)]
 
 
-def _facts_on_intercepts(model: Any) -> list[tuple[str, str]]:
+def _facts_on_intercepts(model: LinearModel) -> list[tuple[str, str]]:
     """Return where the intercepts of the groups are, if each has its own."""
     if model.fit_intercept != "per_group":
         return []
@@ -188,7 +162,7 @@ def _facts_on_intercepts(model: Any) -> list[tuple[str, str]]:
     return [("intercepts of the groups", "each is sent once, after the fit, and never averaged")]
 
 
-def protection_of(model: Any) -> str:
+def protection_of(model: LinearModel) -> str:
     """Return who sees what, in words."""
     if model.private is not None:
         return f"in the open to the server, which adds noise to sums ({model.private!r})"

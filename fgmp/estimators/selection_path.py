@@ -33,7 +33,8 @@ from .client_sums import HeldOutLosses, with_equal_scores
 from .clients import FitClients, Fold, GroupFold, Standardization
 from .folds import deal_clients, n_folds_of, n_group_folds, training_transport
 from .newton_steps import take_newton_steps
-from .session import TOTALS, FitSettings, Session
+from .session import TOTALS, Session
+from .settings import FitSettings
 from .standardization import StandardizationStats, standardization_stats
 
 # A path begins with at least this number of features.
@@ -334,12 +335,14 @@ def initial_size(settings: FitSettings, grid: Sequence[int]) -> InitialSize:
     wanted = max(_LEAST_INITIAL, ceil(2.5 * largest))
     n_features = max(min(p, wanted, round(n_rows) // 3), largest, 1)
     if settings.n_features > n_rows:  # then 3 T features may interpolate the rows that train
-        reach = most_identifiable(round(n_rows), settings.n_folds, settings.sparsity)
+        reach = most_identifiable(
+            round(n_rows), settings.parameters.n_folds, settings.parameters.sparsity
+        )
         n_features = max(min(n_features, reach), largest, 1)
 
     needed = ROWS_PER_COEFFICIENT * settings.n_coefficients_per_client(n_features)
     has_few_rows = least_rows <= needed
-    method = settings.method
+    method = settings.parameters.method
     if method == "auto":
         has_many_features = p > _MANY_FEATURES * n_features
         method = "shared" if has_few_rows and has_many_features else "fedgradmp"
@@ -371,7 +374,7 @@ def select_features(
         method = _shared_support(settings, size.n_features)
         state = SharedState(clients.null_model)
 
-    cohort_size = settings.cohort_size
+    cohort_size = settings.parameters.cohort_size
     if cohort_size is not None:
         cohort_size = min(cohort_size, len(clients.transport.weights))
     result = session.run(
@@ -402,8 +405,8 @@ def _fedgradmp(settings: FitSettings, size: InitialSize) -> FedGradMP:
     solver = None if size.is_exact else GradientDescent(steps=_GRADIENT_STEPS)
     return FedGradMP(
         size.n_features,
-        settings.local_iterations,
-        settings.batch_size,
+        settings.parameters.local_iterations,
+        settings.parameters.batch_size,
         solver=solver,
         selection=settings.selection,
     )
@@ -440,7 +443,7 @@ def _callbacks(session: Session, clients: StandardizedClients) -> list[Any]:
 
     if session.settings.is_private:
         return [report]
-    return [report, stop_when_stalled(_STALLED_ROUNDS, improvement=session.settings.tol)]
+    return [report, stop_when_stalled(_STALLED_ROUNDS, improvement=session.settings.parameters.tol)]
 
 
 # Stage 3: backward elimination.
@@ -593,9 +596,9 @@ def group_folds(session: Session) -> list[GroupFold]:
     """Return folds of whole clients, or raise a ValueError if there are too few clients."""
     settings = session.settings
     n_clients = len(settings.info.rows)
-    n_folds = n_group_folds(n_clients, settings.n_folds, settings.is_secure)
+    n_folds = n_group_folds(n_clients, settings.parameters.n_folds, settings.parameters.secure)
     if n_folds < 2:
-        expected = "four, of whom masks hide two and two" if settings.is_secure else "two"
+        expected = "four, of whom masks hide two and two" if settings.parameters.secure else "two"
         raise ValueError(
             f'folds is "groups", and the number of groups {n_clients}; expected at least '
             f'{expected}, or folds="rows"'
@@ -608,14 +611,14 @@ def row_folds(session: Session) -> list[Fold]:
     """Return folds of rows; raise a ValueError if no client holds out any, and warn if few do."""
     min_rows = session.clients.min_rows
     folds_by_client = _folds_by_client(session)
-    _check_folds(folds_by_client, session.settings.n_folds, min_rows)
+    _check_folds(folds_by_client, session.settings.parameters.n_folds, min_rows)
     n_folds = int(folds_by_client.max())
     return [Fold(number, n_folds, session.seed, min_rows) for number in range(n_folds)]
 
 
 def _folds_by_client(session: Session) -> IndexArray:
     """Return into how many folds each client deals its rows."""
-    n_folds = session.settings.n_folds
+    n_folds = session.settings.parameters.n_folds
     min_rows = session.clients.min_rows
     return np.array([n_folds_of(m, n_folds, min_rows) for m in session.settings.info.rows])
 
@@ -665,7 +668,7 @@ def _fit_without(
     if size is None:
         model = all_features(clients)
     elif stats.standardization.has_features:
-        rounds = min(_FOLD_ROUNDS, session.settings.rounds)
+        rounds = min(_FOLD_ROUNDS, session.settings.parameters.rounds)
         model = select_features(session, clients, size, rounds).model
 
     paths = _paths(session, clients, model)

@@ -10,7 +10,8 @@ from ..method import Transport
 from ..sparse_model import Array
 from .client_sums import Moments, PooledMoments
 from .clients import Standardization
-from .session import FitSettings, Session
+from .session import Session
+from .settings import FitSettings
 
 
 class StandardizationStats(NamedTuple):
@@ -43,7 +44,7 @@ def standardization_stats(session: Session, clients: Transport) -> Standardizati
     """
     settings = session.settings
     n_columns = settings.n_features + settings.n_targets
-    method = Moments(n_columns, settings.centring, settings.is_secure)
+    method = Moments(n_columns, settings.centring, settings.parameters.secure)
     moments = method.pooled(session.query(method, clients))
     return _stats_of_moments(moments, settings)
 

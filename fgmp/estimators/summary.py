@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import math
 import textwrap
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ from .._support.ties import with_exact_ties
 from .._support.validation import check_number
 from ..sparse_model import Array
 from .covariance import MAX_COEFFICIENTS, Covariance
+from .fitted import LinearModel, names_of_features, words_on_columns
 
 # With fewer clusters a cluster sandwich is on average too small by more than a little (Cameron and
 # Miller, A Practitioner's Guide to Cluster-Robust Inference, 2015, section VI).
@@ -173,7 +173,7 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-def summarize(model: Any, level: float) -> Summary:
+def summarize(model: LinearModel, level: float) -> Summary:
     """Return the summary of a fitted estimator.
 
     Parameters
@@ -218,7 +218,7 @@ def summarize(model: Any, level: float) -> Summary:
     return Summary(columns, _title(model, covariance), notes, level)
 
 
-def _fewest_rows(model: Any) -> int:
+def _fewest_rows(model: LinearModel) -> int:
     """Return from how many rows on the coefficient of an indicator has no mark."""
     return max(int(model.min_rows), _FEW_ROWS)
 
@@ -232,7 +232,7 @@ def _rows_behind(covariance: Covariance, fewest: int) -> dict[str, Array]:
     return {"rows": rows, "few_rows": np.fmin(rows, covariance.n_samples - rows) < fewest}
 
 
-def _notes_on_rows(model: Any, columns: dict[str, Array]) -> list[str]:
+def _notes_on_rows(model: LinearModel, columns: dict[str, Array]) -> list[str]:
     """Return which rows are left out, and of which coefficients few rows decide."""
     notes = []
     if columns.get("few_rows", np.zeros(1)).any():
@@ -256,7 +256,7 @@ def _notes_on_rows(model: Any, columns: dict[str, Array]) -> list[str]:
     return notes
 
 
-def _name_of_ratio(model: Any) -> str:
+def _name_of_ratio(model: LinearModel) -> str:
     """Return what the exponential of a coefficient is, or "" for the squared loss."""
     if is_classifier(model):
         return "odds_ratio"
@@ -292,7 +292,7 @@ def _intervals_of_ratio(ratio: str, columns: dict[str, Array], is_slope: Array) 
         }
 
 
-def _feature_names(model: Any, covariance: Covariance) -> Array:
+def _feature_names(model: LinearModel, covariance: Covariance) -> Array:
     """Return the name of the feature of each coefficient, and of the intercept one of its own."""
     is_numbered = not hasattr(model, "encoding_") and not hasattr(model, "feature_names_in_")
     # A model of a million columns without names has a few coefficients.
@@ -309,25 +309,7 @@ def _feature_names(model: Any, covariance: Covariance) -> Array:
     return found
 
 
-def names_of_features(model: Any) -> Sequence[str]:
-    """Return the names of all columns of a fitted estimator; x0, x1, ... if it had none."""
-    if hasattr(model, "encoding_"):
-        return list(model.encoding_.column_names())
-    names = getattr(model, "feature_names_in_", None)
-    if names is None:
-        return [f"x{j}" for j in range(model.n_features_in_)]
-    return [str(name) for name in names]
-
-
-def words_on_columns(model: Any) -> str:
-    """Return of how many columns a model chooses, in words."""
-    if hasattr(model, "encoding_"):
-        n_columns = len(model.encoding_.column_names())
-        return f"{n_columns} columns of {model.n_features_in_} variables"
-    return f"{model.n_features_in_} features"
-
-
-def _why_no_covariance(model: Any) -> str:
+def _why_no_covariance(model: LinearModel) -> str:
     """Return why a fitted model has no covariance."""
     if model.private is not None:
         return (
@@ -348,7 +330,7 @@ def _why_no_covariance(model: Any) -> str:
     return "the model has no coefficient, or comes from a file without covariances"
 
 
-def _title(model: Any, covariance: Covariance) -> str:
+def _title(model: LinearModel, covariance: Covariance) -> str:
     """Return what the summary is about."""
     n_features = len(model.support_)
     how = "all that vary"
@@ -362,7 +344,7 @@ def _title(model: Any, covariance: Covariance) -> str:
     )
 
 
-def _notes_on_classes(model: Any, covariance: Covariance) -> list[str]:
+def _notes_on_classes(model: LinearModel, covariance: Covariance) -> list[str]:
     """Return which class the odds are of, and whether the rows of the rarest one are few."""
     if not is_classifier(model):
         return []
@@ -390,7 +372,7 @@ def _notes_on_classes(model: Any, covariance: Covariance) -> list[str]:
     return notes
 
 
-def _notes(model: Any, covariance: Covariance, level: float) -> tuple[str, ...]:
+def _notes(model: LinearModel, covariance: Covariance, level: float) -> tuple[str, ...]:
     """Return what the errors and intervals hold, and what they leave out."""
     notes = _notes_on_classes(model, covariance)
     if model.sparsity != "all":
@@ -415,7 +397,7 @@ def _notes(model: Any, covariance: Covariance, level: float) -> tuple[str, ...]:
     return (*notes, *_notes_on_weights(model, covariance))
 
 
-def _notes_on_intervals(model: Any, covariance: Covariance, level: float) -> list[str]:
+def _notes_on_intervals(model: LinearModel, covariance: Covariance, level: float) -> list[str]:
     """Return which errors there are and what they rest on, or why there are none."""
     ratio = _name_of_ratio(model).replace("_", " ")
     n_left = covariance.degrees_of_freedom
@@ -453,7 +435,7 @@ def _notes_on_intervals(model: Any, covariance: Covariance, level: float) -> lis
     return notes
 
 
-def _notes_on_weights(model: Any, covariance: Covariance) -> list[str]:
+def _notes_on_weights(model: LinearModel, covariance: Covariance) -> list[str]:
     """Return what errors make of weights, if these are not numbers that sum to that of the rows."""
     n_rows = covariance.n_rows
     n_samples = covariance.n_samples

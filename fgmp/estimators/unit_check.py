@@ -200,6 +200,6 @@ def compare_units(
         shares=settings.shares_beside_rows,
         n_rows=settings.n_rows,
         with_means=has_common_levels,
-        with_ids=not settings.is_secure,
+        with_ids=not settings.parameters.secure,
     )
     return method.found(session.query(method, clients, (stats.means[:n_columns],)))

@@ -409,8 +409,10 @@ def bootstrap_over(
     >>> on_engine(main, app, n_clients=3)  # doctest: +SKIP
     Bootstrap(10 resamples, dose 1)
     """
+    with needs("bootstrap_over", "scikit-learn", "narwhals"):
+        from ..estimators.bootstrap import bootstrap_clients
     check_protocol(
-        "model", model, ("bootstrap_sites",), "a fitted FedGradMPClassifier or FedGradMPRegressor"
+        "model", model, ("bootstrap",), "a fitted FedGradMPClassifier or FedGradMPRegressor"
     )
     if model.secure:
         raise ValueError(
@@ -429,7 +431,7 @@ def bootstrap_over(
 
     if hasattr(model, "encoding_"):
         sites = sites.encoded(model.encoding_)
-    return model.bootstrap_sites(sites, n_resamples, random_state, report_rounds)
+    return bootstrap_clients(model, sites, n_resamples, random_state, report_rounds)
 
 
 def performance_over(
@@ -478,15 +480,17 @@ def performance_over(
     >>> on_engine(main, app, n_clients=3).columns["group"].tolist()  # doctest: +SKIP
     ['client 0', 'client 1', 'client 2']
     """
+    with needs("performance_over", "scikit-learn", "narwhals"):
+        from ..estimators.performance import performance_of_clients
     check_protocol(
-        "model", model, ("performance_sites",), "a fitted FedGradMPClassifier or FedGradMPRegressor"
+        "model", model, ("performance",), "a fitted FedGradMPClassifier or FedGradMPRegressor"
     )
     names = [str(name) for name in model.feature_names_in_]
     labels = model.classes_.tolist() if hasattr(model, "classes_") else None
     sites = _sites_of(model, grid, n_clients, names, labels, sparse, report, options)
     if hasattr(model, "encoding_"):
         sites = sites.encoded(model.encoding_)
-    return model.performance_sites(sites, sites.names, by)
+    return performance_of_clients(model, sites, sites.names, by)
 
 
 def _sites_of(

@@ -1,0 +1,128 @@
+"""An estimator as data: its parameters, what a fit has set, and the names of its columns."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from .._support.displays import HistoryTable
+from ..losses import Loss
+from ..sparse_model import Array, IndexArray
+from .covariance import Covariance
+from .encoding import Encoding, category_keys, columns_of_names
+from .groups import preview
+from .parameters import FitParameters
+from .selection_path import SparsityPath
+from .session import Sent
+
+
+class TrainingData(NamedTuple):
+    """What `fit` was called with, for the bootstrap.
+
+    Attributes
+    ----------
+    X, y, groups
+        As they were passed, but for an X that was encoded: its rows, without small cells.
+    weights : ndarray, shape (n_rows,)
+        Weights of the rows, zero in groups that take no part.
+    codes : ndarray of int, shape (n_rows,)
+        The group of each row, and -1 if its weight is zero.
+    """
+
+    X: Any
+    y: Any
+    groups: Any
+    weights: Array
+    codes: IndexArray
+
+
+class LinearModel(FitParameters, BaseEstimator):  # type: ignore[misc]
+    """What every stage of an estimator may read of it: parameters, and what a fit has set.
+
+    The fitted attributes are described in `FedGradMPRegressor` and `FedGradMPClassifier`.
+    """
+
+    loss: str  # of numbers, not of a classifier
+
+    n_features_in_: int
+    feature_names_in_: Array
+    encoding_: Encoding
+    classes_: Array
+    groups_: Array
+    missing_: Array
+    n_rows_left_out_: int
+    coef_: Array
+    intercept_: Any
+    intercepts_: dict[Any, Any]
+    support_: IndexArray
+    method_: str
+    sparsity_: int
+    C_: float
+    n_iter_: int
+    history_: HistoryTable
+    cv_: SparsityPath
+    covariance_: Covariance
+    exchanges_: tuple[Sent, ...]
+    fgmp_version_: str
+    _training_data: TrainingData
+
+    # Set on an estimator of a resample, so that all resamples have the same columns.
+    _fixed_encoding: ClassVar[Encoding | None] = None
+
+    def _targets(self, y: Array, weights: Array) -> tuple[Array, Loss, Array]:
+        """Return targets as the loss takes them, the loss, and the weights of the rows with it."""
+        raise NotImplementedError(f"{type(self).__name__} has no _targets")
+
+    def _targets_of_fit(self, y: Array) -> tuple[Array, Loss]:
+        """Return targets as the loss of the fit takes them, and the loss."""
+        raise NotImplementedError(f"{type(self).__name__} has no _targets_of_fit")
+
+
+def is_encoded(model: FitParameters) -> bool:
+    """Return whether columns of a table become other columns of numbers."""
+    return bool(category_keys(model.categories)) or model.missing != "error"
+
+
+def input_names(model: LinearModel) -> list[str]:
+    """Return the names of the columns of X; x0, x1, ... if it has none."""
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        return [f"x{j}" for j in range(model.n_features_in_)]
+    return [str(name) for name in names]
+
+
+def names_of_features(model: LinearModel) -> Sequence[str]:
+    """Return the names of all columns of a fitted estimator; x0, x1, ... if it had none."""
+    if hasattr(model, "encoding_"):
+        return list(model.encoding_.column_names())
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        return [f"x{j}" for j in range(model.n_features_in_)]
+    return [str(name) for name in names]
+
+
+def words_on_columns(model: LinearModel) -> str:
+    """Return of how many columns a model chooses, in words."""
+    if hasattr(model, "encoding_"):
+        n_columns = len(model.encoding_.column_names())
+        return f"{n_columns} columns of {model.n_features_in_} variables"
+    return f"{model.n_features_in_} features"
+
+
+def always_included(model: LinearModel) -> tuple[int, ...]:
+    """Return the columns of numbers of what is always included."""
+    if model.always_include is None:
+        return ()
+    indices = columns_of_names("always_include", model.always_include, input_names(model))
+    if hasattr(model, "encoding_"):
+        return model.encoding_.columns_of(sorted(indices))
+    return tuple(sorted(indices))
+
+
+def names_of_columns(model: LinearModel, is_named: Array, n_shown: int) -> str:
+    """Return the names of the columns of a mask as text."""
+    names = getattr(model, "feature_names_in_", np.arange(len(is_named)))
+    if hasattr(model, "encoding_"):
+        names = np.asarray(model.encoding_.column_names())
+    return f"[{preview(names[is_named].tolist(), n_shown)}]"

@@ -1,0 +1,250 @@
+"""From rows, or clients, to the fitted attributes of an estimator."""
+
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+
+from .._support.displays import HistoryTable
+from .._support.progress import ProgressLine
+from .._support.warnings import advise_once, is_called_by_model_selection
+from ..recording import Run
+from ..sparse_model import Array, IndexArray
+from .advice import (
+    IN_SKLEARN,
+    advise_on_fit,
+    advise_on_missing_groups,
+    advise_on_rare_classes,
+    errors_in_words,
+    warn_of_rare_classes_of_all,
+)
+from .clients import FitClients
+from .defaults import aggregator_of, check_cohort_of, grid_of, settings_of
+from .encoding import EncodingPlan, RawTable, plan_of
+from .federated_table import FederatedTable
+from .fitted import LinearModel, TrainingData, input_names, is_encoded, names_of_columns
+from .fitting import FittedModel, fit_model
+from .groups import encode_groups, preview
+from .inputs import (
+    N_NAMED,
+    as_random_state,
+    read_table,
+    refuse_overflow,
+    validated,
+    validated_targets,
+    warn_of_other_indices,
+    weights_of_rows,
+)
+from .own_intercepts import intercepts_by_group
+from .raw_clients import RawClients, RawTableClients, agree_on_encoding
+from .report import sent_of
+from .session import Announce, Report, Session, announce_nothing, round_in_words
+from .settings import FitSettings
+from .small_cells import WHAT_SMALL_CELLS_BECOME, fill_small_cells_of_groups, is_small
+from .weighted_loss import rows_counted
+
+
+def fit_rows(
+    model: LinearModel,
+    X: Any,
+    y: Any,
+    groups: Any,
+    sample_weight: Any,
+    counted: Array | None = None,
+) -> None:
+    """Fit an estimator that has no fitted attributes; parameters as in `fit`.
+
+    The number of rows that each row stands for is given for a resample, whose weights alone do
+    not tell it.
+    """
+    model._check_parameters()
+    warn_of_other_indices(X, y=y, groups=groups, sample_weight=sample_weight)
+    passed = X, y, groups
+    plan = None
+    if is_encoded(model):
+        plan, table, y = read_table(model, X, y)
+        X = table.numbers
+    else:
+        X, y = validated(model, X, validated_targets(model, y), ensure_min_samples=2)
+        refuse_overflow(
+            X, None if is_classifier(model) else y, lambda mask, n: names_of_columns(model, mask, n)
+        )
+    weights = weights_of_rows(sample_weight, X, X.dtype)
+    advise_on_missing_groups(model, groups)
+    n_rows_passed = int(np.count_nonzero(weights))
+
+    # With noise numbers of rows are data: nothing may depend on them.
+    min_rows = model.min_rows if model.private is None else 1
+    labels, codes, weights = encode_groups(len(y), groups, weights, min_rows)
+    if model.secure and len(labels) < 2:
+        raise ValueError(
+            "secure is True, and all rows are one group; expected at least two, whose masks "
+            f"hide what each sends. fit takes groups=...; {IN_SKLEARN.format('fit')}"
+        )
+    targets, loss, class_weights = model._targets(y, weights)
+    takes_part = np.isin(np.arange(len(labels)), codes[weights > 0])
+    model.groups_ = labels[takes_part]
+    model.missing_ = labels[~takes_part]
+    model.n_rows_left_out_ = n_rows_passed - int(np.count_nonzero(weights))
+
+    codes_of_rows = np.where(weights > 0, codes, -1)
+    if plan is not None:
+        table = _without_small_cells(table, plan, codes_of_rows, min_rows)
+        passed = table, *passed[1:]
+    if groups is None:
+        min_rows = 1
+    if min_rows > 1:
+        advise_on_rare_classes(model, loss, targets, codes_of_rows)
+    verbose = model.verbose
+    if verbose == "auto" and is_called_by_model_selection():
+        verbose = False  # the lines of several fits would be one heap
+    progress = ProgressLine(verbose, "fit")
+
+    def report_round(words: str, run: Run, unit: float) -> None:
+        progress.show(round_in_words(words, run, unit))
+
+    if counted is None:
+        counted = rows_counted(weights)
+    try:
+        if plan is None:
+            clients = FederatedTable(X, targets, class_weights, codes, loss, min_rows, counted)
+            _fit_clients(model, clients, report_round, progress.show)
+        else:
+            raw = RawTableClients(table, targets, class_weights, codes, loss, min_rows, counted)
+            _fit_raw_clients(model, raw, plan, report_round, progress.show)
+    finally:
+        progress.close()
+    model._training_data = TrainingData(*passed, weights, codes_of_rows)
+
+
+def _without_small_cells(
+    table: RawTable, plan: EncodingPlan, groups: IndexArray, min_rows: int
+) -> RawTable:
+    """Return the rows without the small cells of each group, of which a warning tells."""
+    filled = fill_small_cells_of_groups(table, plan.names, groups, min_rows)
+    if filled.cells:
+        advise_once(
+            "small cells",
+            f"fewer than min_rows={min_rows} rows of a group have "
+            f"{preview(filled.cells, N_NAMED)}: {WHAT_SMALL_CELLS_BECOME}. A smaller "
+            "min_rows gives them columns, which tell of these rows",
+        )
+    return filled.table
+
+
+def fit_clients(
+    model: LinearModel, clients: Any, groups: Any, names: Any, classes: Any, report: Report
+) -> None:
+    """Fit an estimator that has no fitted attributes; parameters as in `fit_sites`."""
+    model._check_parameters()
+    class_weight = getattr(model, "class_weight", None)
+    if class_weight is not None:
+        raise ValueError(
+            f"class_weight is {class_weight!r}; expected None where rows are elsewhere"
+        )
+    model.groups_ = np.asarray(groups)
+    model.n_features_in_ = len(names)
+    model.feature_names_in_ = np.asarray(names, object)
+    if classes is not None:
+        model.classes_ = np.asarray(classes)
+    plan = plan_of(input_names(model), model.categories, model.missing)
+    if plan is None:
+        _fit_clients(model, clients, report)
+    else:
+        _fit_raw_clients(model, clients, plan, report)
+    absent = clients.absent
+    model.groups_ = np.asarray([name for name in groups if name not in absent])
+    model.missing_ = np.asarray(absent, str)
+    rows = getattr(getattr(model, "covariance_", None), "class_rows", None)
+    if rows is not None:  # sums of rows, which have no weights
+        is_rare = is_small(np.round(rows, 6), model.min_rows)
+        warn_of_rare_classes_of_all(model, np.flatnonzero(is_rare).tolist())
+
+
+def _fit_raw_clients(
+    model: LinearModel,
+    raw: RawClients,
+    plan: EncodingPlan,
+    report: Report,
+    announce: Announce = announce_nothing,
+) -> None:
+    """Have clients agree on an encoding, and fit the model to their columns of numbers."""
+    session = None
+    if model._fixed_encoding is None:
+        if model.secure and plan.open_categories:
+            names = [plan.names[index] for index in plan.open_categories]
+            raise ValueError(
+                f"categories names {names} without levels, and secure is True; expected "
+                "categories={name: levels}, or every group would say in the open which levels "
+                "it has"
+            )
+        levels = plan.union(raw.levels())
+        statistics = raw.statistics(levels)
+        session = _session(model, statistics, settings_of(model, statistics), report, announce)
+        model.encoding_ = agree_on_encoding(session, plan, levels)
+    else:
+        model.encoding_ = model._fixed_encoding
+    _fit_clients(model, raw.encoded(model.encoding_), report, announce, session)
+
+
+def _session(
+    model: LinearModel,
+    clients: FitClients,
+    settings: FitSettings,
+    report: Report,
+    announce: Announce,
+) -> Session:
+    """Return a session with clients."""
+    check_cohort_of(model, len(clients.info.rows))
+    seed = int(as_random_state(model.random_state).randint(2**31 - 1))
+    return Session(clients, settings, seed, aggregator_of(model), report, announce)
+
+
+def _fit_clients(
+    model: LinearModel,
+    clients: FitClients,
+    report: Report,
+    announce: Announce = announce_nothing,
+    session: Session | None = None,
+) -> None:
+    """Fit the model, set the fitted attributes, and give advice.
+
+    A session that has begun with another view of the clients goes on.
+    """
+    n_rows = list(clients.info.rows)
+    settings = settings_of(model, clients)
+    grid = grid_of(model, settings, sum(n_rows))
+    if session is None:
+        session = _session(model, clients, settings, report, announce)
+    else:
+        session = session.with_clients(clients, settings)
+    with errors_in_words(model, settings):
+        fitted = fit_model(session, grid)
+    _set_fitted(model, fitted)
+    model.exchanges_ = tuple(sent_of(run) for run in session.log if run.history["round"][-1])
+    advise_on_fit(model, fitted, settings, n_rows)
+
+
+def _set_fitted(model: LinearModel, fitted: FittedModel) -> None:
+    """Set what the stages of a fit have found."""
+    table = fitted.table.reshape(len(fitted.table), -1)
+    model.coef_ = table[1:].T.copy()
+    model.intercept_ = table[0].copy()
+    model.support_ = np.flatnonzero(np.any(model.coef_ != 0, axis=0))
+    if not is_classifier(model):
+        model.coef_ = model.coef_[0]
+        model.intercept_ = float(model.intercept_[0])
+
+    model.method_ = fitted.method
+    model.sparsity_ = fitted.sparsity
+    model.C_ = fitted.C
+    model.n_iter_ = fitted.n_rounds
+    model.history_ = HistoryTable(fitted.history)
+    model.fgmp_version_ = version("fgmp")
+    if fitted.cross_validation is not None:
+        model.cv_ = fitted.cross_validation
+    if fitted.covariance is not None:
+        model.covariance_ = fitted.covariance
+    if fitted.intercepts is not None:
+        model.intercepts_ = intercepts_by_group(model.groups_.tolist(), fitted.intercepts)
