@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .optional import needs
+
 # The rows of a history that a notebook shows: these at its start, and these at its end.
 _FIRST_ROWS = 5
 _LAST_ROWS = 5
@@ -95,6 +97,29 @@ def facts_in_words(facts: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in facts.items())
 
 
+def text_table(header: Sequence[str], rows: Iterable[Sequence[str]], n_words: int = 1) -> list[str]:
+    """Return the lines of a table of text, in columns that are aligned.
+
+    Parameters
+    ----------
+    header : sequence of str
+        Names of the columns.
+    rows : iterable of sequence of str
+        Texts of the cells.
+    n_words : int, default 1
+        How many columns, from the first one on, are words, which begin below each other; numbers
+        end below each other.
+    """
+    table = [header, *rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = []
+    for cells in table:
+        words = map(str.ljust, cells[:n_words], widths[:n_words])
+        numbers = map(str.rjust, cells[n_words:], widths[n_words:])
+        lines.append("  ".join([*words, *numbers]).rstrip())
+    return lines
+
+
 def html_facts(title: str, facts: Mapping[str, str]) -> str:
     """Return facts as a table of two columns, with a title."""
     return html_table(title, [[name, value] for name, value in facts.items()], named_rows=True)
@@ -137,3 +162,27 @@ def html_table(
         lines.append(f"<tr>{cells}</tr>")
     lines.append("</tbody></table>")
     return "\n".join(lines)
+
+
+def html_table_with_notes(
+    title: str, header: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str]
+) -> str:
+    """Return a table in HTML between its title and a list of notes; arguments are texts."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in header)
+    lines = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return (
+        f"<p><strong>{escape(title)}</strong></p>"
+        # On a narrow screen the table scrolls, and not the page.
+        f'<div style="overflow-x: auto"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div><ul>{items}</ul>"
+    )
+
+
+def frame_of(what: str, columns: Mapping[str, NDArray[Any]], keys: Iterable[str]) -> Any:
+    """Return columns as a pandas DataFrame, whose index are those of the keys that are there."""
+    with needs(what, "pandas"):
+        import pandas as pd
+
+    return pd.DataFrame(columns).set_index([name for name in keys if name in columns])

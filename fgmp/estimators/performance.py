@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._support.displays import html_table
+from .._support.displays import frame_of, html_table, text_table
 from .._support.optional import needs
 from .._support.validation import check_option
 from ..losses import LogisticLoss, Loss, PoissonLoss, SoftmaxLoss, SquaredLoss
@@ -114,12 +114,8 @@ class Performance:
 
     def __repr__(self) -> str:
         names, *lines = self._texts()
-        widths = [max(map(len, column)) for column in zip(names, *lines, strict=True)]
-        rows = [
-            "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
-            for line in (names, *lines)
-        ]
-        return "\n".join([self.title, "", *rows, "", *(f"- {note}" for note in self.notes)])
+        notes = [f"- {note}" for note in self.notes]
+        return "\n".join([self.title, "", *text_table(names, lines), "", *notes])
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
@@ -134,11 +130,7 @@ class Performance:
 
     def to_frame(self) -> Any:
         """Return the table as a pandas DataFrame, with the groups as its index."""
-        with needs("a performance as a table", "pandas"):
-            import pandas as pd
-
-        keys = [name for name in ("group", "class") if name in self.columns]
-        return pd.DataFrame(self.columns).set_index(keys)
+        return frame_of("a performance as a table", self.columns, ("group", "class"))
 
     def report(self) -> FitReport:
         """Return what left each group for this table, and what follows from it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 import textwrap
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 from sklearn.base import is_classifier
 
-from .._support.optional import needs
+from .._support.displays import frame_of, html_table_with_notes, text_table
 from .._support.ties import with_exact_ties
 from .._support.validation import check_number
 from ..sparse_model import Array
@@ -99,41 +98,17 @@ class Summary:
 
     def to_frame(self) -> Any:
         """Return the table as a pandas DataFrame, with the features as its index."""
-        with needs("a summary as a table", "pandas"):
-            import pandas as pd
-
-        keys = [name for name in ("feature", "class") if name in self.columns]
-        return pd.DataFrame(self.columns).set_index(keys)
+        return frame_of("a summary as a table", self.columns, ("feature", "class"))
 
     def __repr__(self) -> str:
         names, lines = self._texts()
-        table = [names, *lines]
-        widths = [max(len(line[i]) for line in table) for i in range(len(names))]
-        n_words = 1 + ("class" in self.columns)
-        rows = []
-        for line in table:
-            cells = [
-                cell.ljust(width) if i < n_words else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ]
-            rows.append("  ".join(cells).rstrip())
+        table = text_table(names, lines, n_words=1 + ("class" in self.columns))
         notes = [textwrap.fill(f"- {note}", _WIDTH, subsequent_indent="  ") for note in self.notes]
-        return "\n".join([self.title, "", *rows, "", *notes])
+        return "\n".join([self.title, "", *table, "", *notes])
 
     def _repr_html_(self) -> str:
         names, lines = self._texts()
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>"
-            for line in lines
-        )
-        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
-        return (
-            f"<p><strong>{html.escape(self.title)}</strong></p>"
-            # On a narrow screen the table scrolls, and not the page.
-            f'<div style="overflow-x: auto"><table><thead><tr>{head}</tr></thead>'
-            f"<tbody>{body}</tbody></table></div><ul>{notes}</ul>"
-        )
+        return html_table_with_notes(self.title, names, lines, self.notes)
 
     def _texts(self) -> tuple[list[str], list[list[str]]]:
         """Return the headings and the cells of the table that is printed.
