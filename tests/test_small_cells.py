@@ -12,11 +12,11 @@ from property_settings import repeatable
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
 import fgmp
-from fgmp.estimators.client_sums import ClientSums
+from fgmp.estimators.client_sums import ClientSums, Sum
 from fgmp.estimators.encoding import RawTable
 from fgmp.estimators.report import form_of
 from fgmp.estimators.small_cells import OTHER, Counts, fill_small_cells
-from fgmp.method import Call, Exchange
+from fgmp.method import Call
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::fgmp.AdviceWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
@@ -47,7 +47,7 @@ def hospitals(n_rows=240, n_groups=4, seed=0):
 
 def sums_that_exist(kind=ClientSums):
     """Return all classes of sums that a client may be asked for; a class added later is one."""
-    found = {kind} if kind.exchanges is not ClientSums.exchanges else set()
+    found = {kind} if kind.sums is not ClientSums.sums else set()
     return found.union(*(sums_that_exist(below) for below in kind.__subclasses__()))
 
 
@@ -63,7 +63,8 @@ def sent_in(run):
 
     def listen(self, client, message):
         update = honest(self, client, message)
-        kind = type(self.exchange.client_update.__self__)
+        update_of = self.exchange.client_update
+        kind = type(getattr(update_of, "func", update_of).__self__)
         array = getattr(update, "values", update)
         where = getattr(update, "support", np.zeros(0)).tobytes()
         sent[kind, client.client_id].append((np.array(array), where))
@@ -213,7 +214,7 @@ def test_sum_that_does_not_declare_what_it_counts_cannot_be_defined():
         form: ClassVar[str] = "how many rows there are"
         counts: ClassVar[Counts] = Counts.ROWS
 
-        def exchanges(self):
+        def sums(self):
             return []
 
     assert form_of(Rows()) == "how many rows there are"
@@ -222,8 +223,8 @@ def test_sum_that_does_not_declare_what_it_counts_cannot_be_defined():
         class Silent(ClientSums):
             description: ClassVar[str] = "rows"
 
-            def exchanges(self):
-                return [Exchange(None, None, None, None)]
+            def sums(self):
+                return [Sum(None, ())]
 
 
 def test_a_fit_says_which_classes_its_sums_tell_of():

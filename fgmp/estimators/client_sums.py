@@ -1,11 +1,12 @@
 """Sums over clients that a fit needs beside its rounds: moments, losses on folds, mean residuals.
 
-Each is a `Method` without a model. Its state is the tuple of the results of the exchanges so far,
-and all clients are sent the whole state.
+Each is a `ClientSums`: a declaration of what a client adds, in which shape, what follows from the
+mean, and in which words a person is told of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from .weighted_loss import split_weights
 _BASE = 2.0**20
 _MEAN_DIGITS = 2
 _SQUARE_DIGITS = 3
+_DIGITS = _MEAN_DIGITS + _SQUARE_DIGITS
 
 # The rounding of a mean loss relative to the smallest one, under masks too; and that of the largest
 # one, in whose units losses are summed that vanish on data without noise.
@@ -36,10 +38,45 @@ _LAST_BITS = 64 * float(np.finfo(np.float64).eps)
 State = tuple[Any, ...]
 
 
-class ClientSums(Method):
-    """Sums over clients, for which no model is trained.
+def as_it_is(mean: Array) -> State:
+    """Return the mean over the clients as the one result of a sum."""
+    return (mean,)
 
-    A subclass with exchanges declares the attributes below, or its definition is a TypeError.
+
+class Sum(NamedTuple):
+    """One sum over the clients.
+
+    Attributes
+    ----------
+    of_client : callable (client, results) -> ndarray
+        Return what a client adds, given the results so far: those that the sums began with, and
+        those of the sums before this one.
+    shape : tuple of int
+        The shape of that.
+    merge : callable (mean) -> tuple
+        Return what follows from the mean over the clients: the results that this sum appends.
+    """
+
+    of_client: Callable[[Client, State], Array]
+    shape: tuple[int, ...]
+    merge: Callable[[Array], State] = as_it_is
+
+    def append(self, state: State, mean: Array) -> State:
+        """Return the results with those of this sum."""
+        return (*state, *self.merge(mean))
+
+    def spec(self, state: State) -> UpdateSpec:
+        """Return what an update of a client has to look like."""
+        return UpdateSpec(self.shape)
+
+
+class ClientSums(Method):
+    """Sums over clients, one after another, for which no model is trained.
+
+    A subclass is a declaration: its `sums`, and the attributes below, without which its definition
+    is a TypeError. What the clients are asked for, over Flower too, the report, and the rule of
+    small cells follow from it. Its state is the tuple of all results, and the clients are sent all
+    of it.
 
     Attributes
     ----------
@@ -57,13 +94,30 @@ class ClientSums(Method):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if cls.exchanges is Method.exchanges:
+        if cls.sums is ClientSums.sums:
             return
         missing = [name for name in ClientSums.__annotations__ if not hasattr(cls, name)]
         if missing:
             raise TypeError(f"{cls.__name__} does not declare {', '.join(missing)}")
 
-    def message(self, state: State) -> Any:
+    def sums(self) -> Sequence[Sum]:
+        """Return the sums, in their order."""
+        raise NotImplementedError(f"{type(self).__name__} has no sums")
+
+    def answer(
+        self, one: Sum, client: Client, message: State, rng: np.random.Generator | None = None
+    ) -> Array:
+        """Return what a client sends for one of the sums."""
+        return one.of_client(client, message)
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Return an exchange for each sum."""
+        return [
+            Exchange(self.message, partial(self.answer, one), one.append, one.spec)
+            for one in self.sums()
+        ]
+
+    def message(self, state: State) -> State | int:
         """Return the message: all results so far, or 0 if there are none."""
         return state or 0
 
@@ -120,62 +174,49 @@ class Moments(ClientSums):
     form: ClassVar[str] = "means and mean squares of all columns and the outcome"
     counts: ClassVar[Counts] = Counts.ROWS
 
-    def exchanges(self) -> Sequence[Exchange]:
-        """Return three exchanges, or four under masks."""
-        sizes = Exchange(self.message, self.log_sizes, self.add_sizes, self.plain_spec)
+    def sums(self) -> Sequence[Sum]:
+        """Return three sums, or four under masks."""
+        one_each = (self.n_columns,)
+        sizes = Sum(self.log_sizes, one_each, powers_of_two)
         if not self.masked:
-            means = Exchange(self.message, self.means, self.add_sums, self.plain_spec)
-            squares = Exchange(self.message, self.squares, self.add_sums, self.plain_spec)
-            return [sizes, means, squares]
+            return [sizes, Sum(self.means, one_each), Sum(self.squares, one_each)]
         return [
             sizes,
-            Exchange(self.message, self.means, self.add_means, self.mean_spec),
-            Exchange(self.message, self.log_deviations, self.add_sizes, self.plain_spec),
-            Exchange(self.message, self.deviations, self.add_deviations, self.deviation_spec),
+            Sum(self.means, (_MEAN_DIGITS, self.n_columns), self._join_means),
+            Sum(self.log_deviations, one_each, powers_of_two),
+            Sum(self.deviations, (_DIGITS, self.n_columns), self._join_deviations),
         ]
-
-    def plain_spec(self, state: State) -> UpdateSpec:
-        """Return the form of an update of one number for each column."""
-        return UpdateSpec((self.n_columns,))
-
-    def mean_spec(self, state: State) -> UpdateSpec:
-        """Return the form of means in digits."""
-        return UpdateSpec((_MEAN_DIGITS, self.n_columns))
-
-    def deviation_spec(self, state: State) -> UpdateSpec:
-        """Return the form of means and mean squares in digits."""
-        return UpdateSpec((_MEAN_DIGITS + _SQUARE_DIGITS, self.n_columns))
 
     # The clients.
 
-    def log_sizes(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+    def log_sizes(self, client: Client, message: State) -> Array:
         """Return log2 of the root mean square of each column, and 0 for a column of zeros."""
         columns = columns_of(client)
         squares = np.append(
             _mean(columns.features**2, columns.weights),
             _mean(columns.targets**2, columns.weights),
         )
-        return _log_roots(squares)
+        return log_roots(squares)
 
-    def means(self, client: Client, state: State, rng: np.random.Generator) -> Array:
+    def means(self, client: Client, state: State) -> Array:
         """Return the means in units of the sizes, under masks in digits."""
         means = columns_of(client).means() / state[0]
         if self.masked:
             return split_digits(means, _MEAN_DIGITS)
         return np.asarray(means)
 
-    def squares(self, client: Client, state: State, rng: np.random.Generator) -> Array:
+    def squares(self, client: Client, state: State) -> Array:
         """Return the mean squares of deviations in squared units of the sizes."""
         columns = columns_of(client)
         squares = columns.mean_squares(self._centre_of(columns, state))
         return np.asarray(squares / state[0] ** 2)
 
-    def log_deviations(self, client: Client, state: State, rng: np.random.Generator) -> Array:
+    def log_deviations(self, client: Client, state: State) -> Array:
         """Return log2 of the root mean squares of deviations, and 0 if there are none."""
         columns = columns_of(client)
-        return _log_roots(columns.mean_squares(self._centre_of(columns, state)))
+        return log_roots(columns.mean_squares(self._centre_of(columns, state)))
 
-    def deviations(self, client: Client, state: State, rng: np.random.Generator) -> Array:
+    def deviations(self, client: Client, state: State) -> Array:
         """Return means and mean squares of deviations, in digits, in units of their sizes."""
         columns = columns_of(client)
         centre = self._centre_of(columns, state)
@@ -196,22 +237,14 @@ class Moments(ClientSums):
 
     # The server.
 
-    def add_sizes(self, state: State, mean: Array) -> State:
-        """Append the powers of two near the sizes."""
-        return (*state, 2.0 ** np.round(mean))
+    def _join_means(self, mean: Array) -> State:
+        """Return the means that the sums of digits stand for."""
+        return (join_digits(mean.reshape(-1, self.n_columns)),)
 
-    def add_sums(self, state: State, mean: Array) -> State:
-        """Append sums as they are."""
-        return (*state, mean)
-
-    def add_means(self, state: State, mean: Array) -> State:
-        """Append the means that the sums of digits stand for."""
-        return (*state, join_digits(mean.reshape(-1, self.n_columns)))
-
-    def add_deviations(self, state: State, mean: Array) -> State:
-        """Append means and mean squares of deviations."""
+    def _join_deviations(self, mean: Array) -> State:
+        """Return the means and mean squares of deviations that the sums of digits stand for."""
         digits = mean.reshape(-1, self.n_columns)
-        return (*state, join_digits(digits[:_MEAN_DIGITS]), join_digits(digits[_MEAN_DIGITS:]))
+        return join_digits(digits[:_MEAN_DIGITS]), join_digits(digits[_MEAN_DIGITS:])
 
     def pooled(self, state: State) -> PooledMoments:
         """Return the moments of all rows, from the state after the last exchange."""
@@ -238,9 +271,9 @@ class ObservedMeans(Moments):
     )
     counts: ClassVar[Counts] = Counts.ROWS
 
-    def exchanges(self) -> Sequence[Exchange]:
-        """Return two exchanges: sizes, then means."""
-        return super().exchanges()[:2]
+    def sums(self) -> Sequence[Sum]:
+        """Return two sums: sizes, then means."""
+        return super().sums()[:2]
 
     def means_of_all_rows(self, state: State) -> Array:
         """Return the means in the units of the data, from the state after the last exchange."""
@@ -289,23 +322,20 @@ class HeldOutLosses(ClientSums):
     )
     counts: ClassVar[Counts] = Counts.ROWS
 
-    def exchanges(self) -> Sequence[Exchange]:
-        """Return two exchanges."""
+    def sums(self) -> Sequence[Sum]:
+        """Return two sums, whose results are means over the clients that hold out rows."""
+        one_each = (self.n_models,)
         return [
-            Exchange(self.message, self.mean_losses, self.add_means, self.update_spec),
-            Exchange(self.message, self.squared_differences, self.add_means, self.update_spec),
+            Sum(self.mean_losses, one_each, lambda mean: (mean / self.share,)),
+            Sum(self.squared_differences, one_each, lambda mean: (mean / self.share,)),
         ]
 
-    def update_spec(self, state: State) -> UpdateSpec:
-        """Return the form of one number for each model."""
-        return UpdateSpec((self.n_models,))
-
-    def mean_losses(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+    def mean_losses(self, client: Client, message: State) -> Array:
         """Return the mean losses of a client. One that holds out nothing returns zeros."""
         losses, weights = self._losses_of_rows(client, message)
         return np.asarray(weights @ losses)
 
-    def squared_differences(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+    def squared_differences(self, client: Client, message: State) -> Array:
         """Return the squares of d_j - mean d_j, of its mean or as a mean over its rows.
 
         If clients are left out, they are what is drawn, and else rows are.
@@ -318,10 +348,6 @@ class HeldOutLosses(ClientSums):
         if self.client_folds:
             return np.asarray((weights @ differences - mean_difference) ** 2)
         return np.asarray(weights @ (differences - mean_difference) ** 2)
-
-    def add_means(self, state: State, mean: Array) -> State:
-        """Append the means over the clients that hold out rows."""
-        return (*state, mean / self.share)
 
     def _losses_of_rows(self, client: Client, models: State) -> tuple[Array, Array]:
         """Return the loss of each model on each row that is held out, and weights of these rows."""
@@ -384,15 +410,11 @@ class MeanResiduals(ClientSums):
     form: ClassVar[str] = "the mean residual"
     counts: ClassVar[Counts] = Counts.ROWS
 
-    def exchanges(self) -> Sequence[Exchange]:
-        """Return one exchange."""
-        return [Exchange(self.message, self.residuals, self.add_residuals, self.update_spec)]
+    def sums(self) -> Sequence[Sum]:
+        """Return one sum, of residuals and ones."""
+        return [Sum(self.residuals, (2, self.n_indices))]
 
-    def update_spec(self, state: State) -> UpdateSpec:
-        """Return the form of residuals and ones."""
-        return UpdateSpec((2, self.n_indices))
-
-    def residuals(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+    def residuals(self, client: Client, message: State) -> Array:
         """Return the mean residual of a client and a one, at its index."""
         (model,) = message
         targets, weights, _ = split_weights(client)
@@ -403,10 +425,6 @@ class MeanResiduals(ClientSums):
         update[0, index] = (residual - self.level) / self.unit
         update[1, index] = 1
         return update
-
-    def add_residuals(self, state: State, mean: Array) -> State:
-        """Append the sums."""
-        return (*state, mean)
 
 
 class BeyondRange(ValueError):
@@ -522,6 +540,11 @@ def _mean(columns: Any, weights: Array) -> Array:
     return np.asarray(columns.T @ weights / len(weights))
 
 
-def _log_roots(squares: Array) -> Array:
+def powers_of_two(mean: Array) -> State:
+    """Return the powers of two near sizes, from the means of their logarithms."""
+    return (2.0 ** np.round(mean),)
+
+
+def log_roots(squares: Array) -> Array:
     """Return log2 of the square roots, and 0 for zero."""
     return np.asarray(np.log2(np.where(squares > 0, squares, 1.0)) / 2)

@@ -18,18 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from .._support.linear_algebra import size_of_half, symmetric_from_half, upper_half
 from ..data import Client
 from ..dictionaries import StandardBasis
-from ..method import Exchange
 from ..solvers import SecondOrderProblem
 from ..sparse_model import Array, IndexArray, SparseModel
-from ..updates import UpdateSpec
-from .client_sums import ClientSums, State, join_digits, split_digits
+from .client_sums import ClientSums, State, Sum, join_digits, split_digits
 from .clients import Standardization
 from .selection_path import StandardizedClients
 from .session import Session, share_of
@@ -62,6 +60,8 @@ class GradientProducts(ClientSums):
 
     Parameters
     ----------
+    n_coefficients : int
+        How many coefficients the model has.
     ridge : float
         The weight of half the squared norm of the slopes.
     n_intercepts : int
@@ -79,6 +79,7 @@ class GradientProducts(ClientSums):
         Whether sums are made under masks.
     """
 
+    n_coefficients: int
     ridge: float
     n_intercepts: int
     n_counted: float
@@ -91,18 +92,14 @@ class GradientProducts(ClientSums):
     form: ClassVar[str] = "loss, Hessian, and outer product of the gradient, at the final model"
     counts: ClassVar[Counts] = Counts.ROWS
 
-    def exchanges(self) -> Sequence[Exchange]:
-        """Return one exchange."""
-        return [Exchange(self.message, self.products, self.add_products, self.update_spec)]
-
-    def update_spec(self, state: State) -> UpdateSpec:
-        """Return the form of one vector: the loss, the upper half of H, and that of n p_i g g'."""
+    def sums(self) -> Sequence[Sum]:
+        """Return one sum: the loss, the upper half of H, and that of n p_i g g'."""
         n_halves = 1
         if self.with_products:
             n_halves += _PRODUCT_DIGITS if self.masked else 1
-        return UpdateSpec((1 + n_halves * size_of_half(len(state[0].support)),))
+        return [Sum(self.products, (1 + n_halves * size_of_half(self.n_coefficients),))]
 
-    def products(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+    def products(self, client: Client, message: State) -> Array:
         """Return the loss, the Hessian and the outer product of a client."""
         (model,) = message
         coefficients = model.values.astype(np.float64)
@@ -120,10 +117,6 @@ class GradientProducts(ClientSums):
             digits = split_digits(product, _PRODUCT_DIGITS) if self.masked else product
             parts.append(digits.reshape(-1))
         return np.concatenate(parts)
-
-    def add_products(self, state: State, mean: Array) -> State:
-        """Append the sums."""
-        return (*state, mean)
 
     def pooled(self, state: State) -> PooledCurvature:
         """Return what the sums stand for."""
@@ -255,6 +248,7 @@ def coefficient_covariance(
 
     why_not = _why_no_products(settings)
     method = GradientProducts(
+        n_coefficients=len(model.support),
         ridge=ridge,
         n_intercepts=settings.n_intercepts,
         n_counted=settings.n_counted,

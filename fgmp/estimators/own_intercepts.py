@@ -8,10 +8,9 @@ import numpy as np
 
 from ..data import Client
 from ..losses import Loss
-from ..method import Exchange, Transport
+from ..method import Transport
 from ..sparse_model import Array, SparseModel
-from ..updates import UpdateSpec
-from .client_sums import ClientSums, State
+from .client_sums import ClientSums, State, Sum
 from .profiled_loss import (
     MOST_HALVINGS,
     MOST_STEPS,
@@ -51,15 +50,11 @@ class OwnIntercepts(ClientSums):
     form: ClassVar[str] = "the intercept of the group, once, averaged with none"
     counts: ClassVar[Counts] = Counts.ROWS
 
-    def exchanges(self) -> Sequence[Exchange]:
-        """Return one exchange."""
-        return [Exchange(self.message, self.intercept, self.add_intercepts, self.update_spec)]
+    def sums(self) -> Sequence[Sum]:
+        """Return one sum, of intercepts and ones."""
+        return [Sum(self.intercept, (self.n_outputs + 1, self.n_clients))]
 
-    def update_spec(self, state: State) -> UpdateSpec:
-        """Return the form of intercepts and ones."""
-        return UpdateSpec((self.n_outputs + 1, self.n_clients))
-
-    def intercept(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+    def intercept(self, client: Client, message: State) -> Array:
         """Return the intercept of a client and a one, at its index."""
         (model,) = message
         own = intercept_of_rows(client.loss, client.predictions(model), client.targets)
@@ -67,10 +62,6 @@ class OwnIntercepts(ClientSums):
         if own.is_finite:
             update[:, client.client_id] = [*own.values, 1]
         return update
-
-    def add_intercepts(self, state: State, mean: Array) -> State:
-        """Append the sums."""
-        return (*state, mean)
 
 
 @dataclass(frozen=True)
@@ -90,24 +81,16 @@ class CommonIntercept(ClientSums):
     form: ClassVar[str] = "mean loss, slope and curvature in an intercept that all have in common"
     counts: ClassVar[Counts] = Counts.ROWS
 
-    def exchanges(self) -> Sequence[Exchange]:
-        """Return one exchange."""
-        return [Exchange(self.message, self.quadratic, self.add_quadratic, self.update_spec)]
+    def sums(self) -> Sequence[Sum]:
+        """Return one sum, of the value, the gradient and the Hessian."""
+        return [Sum(self.quadratic, (1 + self.n_outputs + self.n_outputs**2,))]
 
-    def update_spec(self, state: State) -> UpdateSpec:
-        """Return the form of the value, the gradient and the Hessian."""
-        return UpdateSpec((1 + self.n_outputs + self.n_outputs**2,))
-
-    def quadratic(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+    def quadratic(self, client: Client, message: State) -> Array:
         """Return the value, the gradient and the Hessian of the mean loss of a client."""
         model, intercept = message
         z = client.predictions(model).reshape(client.n_samples, -1) + intercept
         found = mean_loss(client.loss, z, client.targets)
         return np.concatenate([[found.value], found.gradient, found.hessian.reshape(-1)])
-
-    def add_quadratic(self, state: State, mean: Array) -> State:
-        """Append the sums."""
-        return (*state, mean)
 
     def pooled(self, state: State) -> Quadratic:
         """Return what the sums stand for."""

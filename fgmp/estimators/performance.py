@@ -331,8 +331,8 @@ def _of_all_rows(
     """
     rows = session.clients.transport()
     n_rows = session.settings.n_rows
-    state = session.query(PredictionUnits(n_outcomes, min_rows), rows, message)
-    centres, units = state[-2:]
+    predictions = PredictionUnits(n_outcomes, min_rows)
+    centres, units = predictions.pooled(session.query(predictions, rows, message))
     message = (*message, centres, units)
 
     method = PooledPerformance(n_outcomes, min_rows, n_rows)

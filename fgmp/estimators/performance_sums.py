@@ -12,18 +12,15 @@ clients may have rows of one class only, and then the pairs of all clients are i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import wraps
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import expit, xlogy
 
 from ..data import Client
-from ..method import Exchange
 from ..sparse_model import Array
-from ..updates import UpdateSpec
 from .calibration import (
     LineSums,
     Outcome,
@@ -34,7 +31,7 @@ from .calibration import (
     quantity_of_units,
     scaled,
 )
-from .client_sums import ClientSums, State
+from .client_sums import ClientSums, State, Sum, log_roots, powers_of_two
 from .small_cells import Counts, has_few_rows
 from .weighted_loss import split_weights
 
@@ -50,24 +47,6 @@ MEASURES_OF_LABELS = (
 )
 MEASURES_OF_NUMBERS = ("observed", "predicted", "r2", "mean_squared_error", *_CALIBRATION)
 MEASURES_OF_COUNTS = ("observed", "predicted", "d2", "deviance", *_CALIBRATION)
-
-
-Measure = Callable[[Any, Client, Any, np.random.Generator], Array]
-
-
-def zeros_of_few_rows(measure: Measure) -> Measure:
-    """Return what a client sends for an exchange of `OfPredictions`: zeros if its rows are few."""
-
-    @wraps(measure)
-    def measure_or_zeros(
-        question: Any, client: Client, message: Any, rng: np.random.Generator
-    ) -> Array:
-        targets, _, loss = split_weights(client)
-        if has_few_rows(loss, targets, question.min_rows):
-            return np.zeros(question.update_spec(message).shape)
-        return measure(question, client, message, rng)
-
-    return measure_or_zeros
 
 
 @dataclass(frozen=True)
@@ -90,7 +69,7 @@ class OfPredictions(ClientSums):
 
     counts: ClassVar[Counts] = Counts.CLASSES
 
-    def outcomes(self, client: Client, message: Any) -> list[Outcome]:
+    def outcomes(self, client: Client, message: State) -> list[Outcome]:
         """Return what is predicted and observed at a client."""
         intercepts, model, *_ = message
         targets, _, loss = split_weights(client)
@@ -98,9 +77,14 @@ class OfPredictions(ClientSums):
         predictions = client.predictions(model) + intercepts[index].reshape(model.shape[1:])
         return outcomes_of(loss, predictions, targets)
 
-    def append(self, state: State, mean: Array) -> State:
-        """Append the sums."""
-        return (*state, mean)
+    def answer(
+        self, one: Sum, client: Client, message: State, rng: np.random.Generator | None = None
+    ) -> Array:
+        """Return what a client sends for one of the sums: zeros if its rows are few."""
+        targets, _, loss = split_weights(client)
+        if has_few_rows(loss, targets, self.min_rows):
+            return np.zeros(one.shape)
+        return super().answer(one, client, message)
 
 
 class MeasuredMeans(NamedTuple):
@@ -149,16 +133,11 @@ class ClientPerformance(OfPredictions):
     description: ClassVar[str] = "performance of the model at each site"
     form: ClassVar[str] = "AUC or R2, losses and calibration, of each client by itself"
 
-    def exchanges(self) -> Sequence[Exchange]:
-        """Return one exchange."""
-        return [Exchange(self.message, self.measure, self.append, self.update_spec)]
+    def sums(self) -> Sequence[Sum]:
+        """Return one sum, of the measures and ones of each client."""
+        return [Sum(self.measure, (2 * self.n_clients, self.n_outcomes * self.n_measures))]
 
-    def update_spec(self, state: State) -> UpdateSpec:
-        """Return the form of measures and ones of each client."""
-        return UpdateSpec((2 * self.n_clients, self.n_outcomes * self.n_measures))
-
-    @zeros_of_few_rows
-    def measure(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+    def measure(self, client: Client, message: State) -> Array:
         """Return the measures of a client, at its index."""
         outcomes = self.outcomes(client, message)
         numbers = np.concatenate([measures_of(one) for one in outcomes])
@@ -186,46 +165,46 @@ class PredictionUnits(OfPredictions):
     description: ClassVar[str] = "units of the predictions"
     form: ClassVar[str] = "mean and mean square of the predictions"
 
-    def exchanges(self) -> Sequence[Exchange]:
-        """Return three exchanges."""
+    def sums(self) -> Sequence[Sum]:
+        """Return three sums, of one number and a one for each outcome."""
+        shape = (self.n_outcomes, 2)
         return [
-            Exchange(self.message, self.log_sizes, self.add_unit, self.update_spec),
-            Exchange(self.message, self.means, self.add_centre, self.update_spec),
-            Exchange(self.message, self.log_deviations, self.add_unit, self.update_spec),
+            Sum(self.log_sizes, shape, self._units),
+            Sum(self.means, shape, self._means),
+            Sum(self.log_deviations, shape, self._units),
         ]
 
-    def update_spec(self, state: State) -> UpdateSpec:
-        """Return the form of one number and a one for each outcome."""
-        return UpdateSpec((self.n_outcomes, 2))
-
-    @zeros_of_few_rows
-    def log_sizes(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+    def log_sizes(self, client: Client, message: State) -> Array:
         """Return log2 of the root mean squares, and 0 for zero."""
-        return _with_ones(_log_sizes(self._quantities(client, message)))
+        return _with_ones(log_roots(np.mean(self._quantities(client, message) ** 2, axis=1)))
 
-    @zeros_of_few_rows
-    def means(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+    def means(self, client: Client, message: State) -> Array:
         """Return the means in units of the sizes."""
         return _with_ones(self._quantities(client, message).mean(axis=1) / message[2])
 
-    @zeros_of_few_rows
-    def log_deviations(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+    def log_deviations(self, client: Client, message: State) -> Array:
         """Return log2 of the root mean squares of deviations, and 0 if there are none."""
-        return _with_ones(_log_sizes(self._quantities(client, message) - message[3][:, None]))
+        *_, unit, mean = message
+        deviations = self._quantities(client, message) - (mean * unit)[:, None]
+        return _with_ones(log_roots(np.mean(deviations**2, axis=1)))
 
-    def _quantities(self, client: Client, message: Any) -> Array:
+    def _quantities(self, client: Client, message: State) -> Array:
         """Return what the units are taken from, shape (n_outcomes, n_rows)."""
         return np.array([quantity_of_units(one) for one in self.outcomes(client, message)])
 
-    def add_unit(self, state: State, mean: Array) -> State:
-        """Append the powers of two near the sizes."""
-        logs, _ = _means_of_measured(mean, self.n_outcomes)
-        return (*state, 2.0 ** np.round(logs[:, 0]))
+    def pooled(self, state: State) -> tuple[Array, Array]:
+        """Return a centre and a unit for each outcome."""
+        *_, size, mean, deviation = state
+        return mean * size, deviation
 
-    def add_centre(self, state: State, mean: Array) -> State:
-        """Append the means."""
+    def _means(self, mean: Array) -> State:
+        """Return the means over the clients that are measured."""
         means, _ = _means_of_measured(mean, self.n_outcomes)
-        return (*state, means[:, 0] * state[2])
+        return (means[:, 0],)
+
+    def _units(self, mean: Array) -> State:
+        """Return the powers of two near the sizes."""
+        return powers_of_two(*self._means(mean))
 
 
 @dataclass(frozen=True)
@@ -243,16 +222,11 @@ class PooledPerformance(OfPredictions):
     description: ClassVar[str] = "performance of the model on all rows"
     form: ClassVar[str] = "means and losses of predictions; numbers of pairs in order"
 
-    def exchanges(self) -> Sequence[Exchange]:
-        """Return one exchange."""
-        return [Exchange(self.message, self.sums, self.append, self.update_spec)]
+    def sums(self) -> Sequence[Sum]:
+        """Return one sum, of seven numbers and a one for each outcome."""
+        return [Sum(self.measure, (self.n_outcomes, 8))]
 
-    def update_spec(self, state: State) -> UpdateSpec:
-        """Return the form of seven numbers and a one for each outcome."""
-        return UpdateSpec((self.n_outcomes, 8))
-
-    @zeros_of_few_rows
-    def sums(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+    def measure(self, client: Client, message: State) -> Array:
         """Return the sums of a client."""
         centres, units = message[2:]
         outcomes = self.outcomes(client, message)
@@ -305,17 +279,12 @@ class CalibrationSums(OfPredictions):
     description: ClassVar[str] = "calibration of the model on all rows"
     form: ClassVar[str] = "loss, gradient and Hessian of a calibration line"
 
-    def exchanges(self) -> Sequence[Exchange]:
-        """Return one exchange."""
-        return [Exchange(self.message, self.sums, self.append, self.update_spec)]
-
-    def update_spec(self, state: State) -> UpdateSpec:
-        """Return the form of values, gradients and Hessians, and ones."""
+    def sums(self) -> Sequence[Sum]:
+        """Return one sum, of values, gradients and Hessians, and ones."""
         k = self.n_coefficients
-        return UpdateSpec((self.n_outcomes, 1 + k + k**2 + 1))
+        return [Sum(self.derivatives, (self.n_outcomes, 1 + k + k**2 + 1))]
 
-    @zeros_of_few_rows
-    def sums(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+    def derivatives(self, client: Client, message: State) -> Array:
         """Return the sums of a client at the lines of the message."""
         centres, units, lines = message[2:]
         rows = []
@@ -331,12 +300,6 @@ class CalibrationSums(OfPredictions):
         k = self.n_coefficients
         sums, _ = _means_of_measured(state[-1], self.n_outcomes)
         return LineSums(sums[:, 0], sums[:, 1 : 1 + k], sums[:, 1 + k :].reshape(-1, k, k))
-
-
-def _log_sizes(quantities: Array) -> Array:
-    """Return log2 of the root mean square of each row, and 0 for zero."""
-    squares = np.mean(quantities**2, axis=1)
-    return np.asarray(np.log2(np.where(squares > 0, squares, 1.0)) / 2)
 
 
 def measures_of_counts(

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from ..data import Client
-from ..method import Exchange, Transport
+from ..method import Transport
 from ..sparse_model import Array
-from ..updates import UpdateSpec
-from .client_sums import ClientSums, State, columns_of
+from .client_sums import ClientSums, State, Sum, columns_of
 from .session import Session, share_of
 from .small_cells import Counts
 from .standardization import StandardizationStats
@@ -85,36 +84,21 @@ class UnitComparison(ClientSums):
     form: ClassVar[str] = "logarithms of deviations; which columns are far off the others"
     counts: ClassVar[Counts] = Counts.ROWS
 
-    def exchanges(self) -> Sequence[Exchange]:
-        """Return two exchanges."""
+    def sums(self) -> Sequence[Sum]:
+        """Return two sums: logarithms and ones, then counts, and of ids."""
         return [
-            Exchange(self.message, self.log_spreads, self.add_spreads, self.log_spec),
-            Exchange(self.message, self.compare, self.add_counts, self.update_spec),
+            Sum(self.log_spreads, (3, self.n_columns), _geometric_means),
+            Sum(self.compare, (2 + 2 * self.with_ids, self.n_columns)),
         ]
 
-    def log_spec(self, state: State) -> UpdateSpec:
-        """Return the form of logarithms and ones."""
-        return UpdateSpec((3, self.n_columns))
-
-    def update_spec(self, state: State) -> UpdateSpec:
-        """Return the form of counts, and of ids."""
-        return UpdateSpec((2 + 2 * self.with_ids, self.n_columns))
-
-    def log_spreads(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+    def log_spreads(self, client: Client, message: State) -> Array:
         """Return log2 of the spreads of the columns that vary, and ones for these."""
         _, spreads = self._moments(client)
         varies = spreads[0] > 0
         logs = np.log2(np.where(varies, spreads, 1))
         return np.vstack([logs, varies])
 
-    def add_spreads(self, state: State, mean: Array) -> State:
-        """Append the geometric means of the spreads, 0 for columns that vary nowhere."""
-        logs = mean[:2]
-        shares = mean[2]
-        varies = shares > 0
-        return (*state, np.where(varies, 2.0 ** (logs / np.where(varies, shares, 1)), 0))
-
-    def compare(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+    def compare(self, client: Client, message: State) -> Array:
         """Return which columns of a client are far off."""
         means, spreads = message
         own_means, own_spreads = self._moments(client)
@@ -143,10 +127,6 @@ class UnitComparison(ClientSums):
         deviations = np.sqrt(shares @ (table - means) ** 2)
         return means, np.stack([deviations, np.sqrt(shares @ table**2)])
 
-    def add_counts(self, state: State, mean: Array) -> State:
-        """Append the sums."""
-        return (*state, mean)
-
     def found(self, state: State) -> list[UnusualColumn]:
         """Return the columns that are far off at some client."""
         sums = np.rint(state[-1]).astype(int)
@@ -162,6 +142,14 @@ class UnitComparison(ClientSums):
             )
             if count
         ]
+
+
+def _geometric_means(mean: Array) -> State:
+    """Return the geometric means of the spreads, 0 for columns that vary nowhere."""
+    logs = mean[:2]
+    shares = mean[2]
+    varies = shares > 0
+    return (np.where(varies, 2.0 ** (logs / np.where(varies, shares, 1)), 0),)
 
 
 def _has_several_values(table: Array) -> Array:

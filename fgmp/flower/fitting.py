@@ -17,9 +17,9 @@ from .._support.optional import needs
 from .._support.strict_json import read_json
 from .._support.validation import check_integer, check_protocol, check_sequence, short_repr
 from .._support.warnings import warn_user
-from ..estimators.client_sums import HeldOutLosses, MeanResiduals, Moments, ObservedMeans
+from ..estimators import covariance, newton_steps, own_intercepts, unit_check
+from ..estimators.client_sums import HeldOutLosses
 from ..estimators.clients import Fold, Standardization
-from ..estimators.covariance import GradientProducts
 from ..estimators.encoding import Encoding, EncodingPlan, RawTable, plan_of
 from ..estimators.federated_table import (
     LOSSES_OF_NUMBERS,
@@ -29,15 +29,7 @@ from ..estimators.federated_table import (
 )
 from ..estimators.folds import assign_folds
 from ..estimators.groups import preview
-from ..estimators.newton_steps import NewtonSteps
-from ..estimators.own_intercepts import CommonIntercept, OwnIntercepts
-from ..estimators.performance_sums import (
-    CalibrationSums,
-    ClientPerformance,
-    OfPredictions,
-    PooledPerformance,
-    PredictionUnits,
-)
+from ..estimators.performance_sums import OfPredictions
 from ..estimators.session import round_in_words, stage_in_words
 from ..estimators.small_cells import (
     WHAT_SMALL_CELLS_BECOME,
@@ -45,7 +37,6 @@ from ..estimators.small_cells import (
     few_rows_in_sums,
     fill_small_cells,
 )
-from ..estimators.unit_check import UnitComparison
 from ..losses import LogisticLoss, Loss, SoftmaxLoss
 from ..method import Call, Method
 from ..recording import Run
@@ -55,29 +46,15 @@ from .client import PublicError, Site, app_of
 from .records import Fields, Reply, printable
 from .transport import OverFlower
 
+# A client makes a method of its name, and for that its module has to be loaded there (see
+# `fgmp.run.serialization`): those above, and these of what a fit asks for.
+_MODULES_OF_QUESTIONS = (covariance, newton_steps, own_intercepts, unit_check)
+
 ReadTable = Callable[[Any, Sequence[str]], tuple[Any, Any]]
 
 _MOST_NAMES = 10  # of missing columns, in a message
 # Seconds without a line after which the next replies are one.
 _SILENCE = 10.0
-
-# What a fit asks of a client beside the rounds of a method. A client makes a method of its name,
-# and for that its module has to be loaded there (see `fgmp.run.serialization`): here it is.
-SUMS_OF_FITS = (
-    NewtonSteps,
-    Moments,
-    ObservedMeans,
-    HeldOutLosses,
-    MeanResiduals,
-    OwnIntercepts,
-    CommonIntercept,
-    GradientProducts,
-    UnitComparison,
-    ClientPerformance,
-    PredictionUnits,
-    PooledPerformance,
-    CalibrationSums,
-)
 
 
 def table_app(
