@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 
 import fgmp
-import fgmp.estimators
 import fgmp.flower
 from book.__main__ import main as book
 

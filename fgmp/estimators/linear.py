@@ -26,7 +26,6 @@ from ..losses import LogisticLoss, Loss, SoftmaxLoss
 from ..sparse_model import Array, IndexArray
 from .advice import advise_on_intercepts, has_own_intercepts
 from .bootstrap import Bootstrap, bootstrap_rows
-from .clients import FitClients
 from .encoding import Encoding
 from .federated_table import LOSSES_OF_NUMBERS
 from .fitted import LinearModel
@@ -34,7 +33,6 @@ from .groups import group_of_each_row
 from .inputs import targets_of_rows, validated, validated_targets, weights_of_rows
 from .own_intercepts import intercept_of_group
 from .performance import Performance, performance_of_rows
-from .raw_clients import RawClients
 from .report import FitReport, report_of
 from .selection_path import SparsityPath
 from .session import Report
@@ -108,7 +106,7 @@ class SparseLinear(LinearModel):
 
     def fit_sites(
         self,
-        clients: FitClients | RawClients,
+        clients: Any,
         groups: Sequence[str],
         names: Sequence[str],
         classes: Sequence[Any] | None,

@@ -1,5 +1,7 @@
 """From rows, or clients, to the fitted attributes of an estimator."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
@@ -72,23 +74,12 @@ def fit_rows(
         )
     weights = weights_of_rows(sample_weight, X, X.dtype)
     advise_on_missing_groups(model, groups)
-    n_rows_passed = int(np.count_nonzero(weights))
 
     # With noise numbers of rows are data: nothing may depend on them.
     min_rows = model.min_rows if model.private is None else 1
-    labels, codes, weights = encode_groups(len(y), groups, weights, min_rows)
-    if model.secure and len(labels) < 2:
-        raise ValueError(
-            "secure is True, and all rows are one group; expected at least two, whose masks "
-            f"hide what each sends. fit takes groups=...; {IN_SKLEARN.format('fit')}"
-        )
-    targets, loss, class_weights = model._targets(y, weights)
-    takes_part = np.isin(np.arange(len(labels)), codes[weights > 0])
-    model.groups_ = labels[takes_part]
-    model.missing_ = labels[~takes_part]
-    model.n_rows_left_out_ = n_rows_passed - int(np.count_nonzero(weights))
-
+    codes, weights = _set_groups(model, groups, weights, min_rows)
     codes_of_rows = np.where(weights > 0, codes, -1)
+    targets, loss, class_weights = model._targets(y, weights)
     if plan is not None:
         table = _without_small_cells(table, plan, codes_of_rows, min_rows)
         passed = table, *passed[1:]
@@ -96,26 +87,52 @@ def fit_rows(
         min_rows = 1
     if min_rows > 1:
         advise_on_rare_classes(model, loss, targets, codes_of_rows)
+
+    if counted is None:
+        counted = rows_counted(weights)
+    of_rows = (targets, class_weights, codes, loss, min_rows, counted)
+    with _progress_line(model) as progress:
+
+        def report_round(words: str, run: Run, unit: float) -> None:
+            progress.show(round_in_words(words, run, unit))
+
+        if plan is None:
+            _fit_clients(model, FederatedTable(X, *of_rows), report_round, progress.show)
+        else:
+            raw = RawTableClients(table, *of_rows)
+            _fit_raw_clients(model, raw, plan, report_round, progress.show)
+    model._training_data = TrainingData(*passed, weights, codes_of_rows)
+
+
+def _set_groups(
+    model: LinearModel, groups: Any, weights: Array, min_rows: int
+) -> tuple[IndexArray, Array]:
+    """Set which groups take part, and return the group of each row, and its weight there."""
+    n_rows_passed = int(np.count_nonzero(weights))
+    labels, codes, weights = encode_groups(len(weights), groups, weights, min_rows)
+    if model.secure and len(labels) < 2:
+        raise ValueError(
+            "secure is True, and all rows are one group; expected at least two, whose masks "
+            f"hide what each sends. fit takes groups=...; {IN_SKLEARN.format('fit')}"
+        )
+    takes_part = np.isin(np.arange(len(labels)), codes[weights > 0])
+    model.groups_ = labels[takes_part]
+    model.missing_ = labels[~takes_part]
+    model.n_rows_left_out_ = n_rows_passed - int(np.count_nonzero(weights))
+    return codes, weights
+
+
+@contextmanager
+def _progress_line(model: LinearModel) -> Iterator[ProgressLine]:
+    """Show the progress of a fit as `verbose` says, and take the line away at the end."""
     verbose = model.verbose
     if verbose == "auto" and is_called_by_model_selection():
         verbose = False  # the lines of several fits would be one heap
     progress = ProgressLine(verbose, "fit")
-
-    def report_round(words: str, run: Run, unit: float) -> None:
-        progress.show(round_in_words(words, run, unit))
-
-    if counted is None:
-        counted = rows_counted(weights)
     try:
-        if plan is None:
-            clients = FederatedTable(X, targets, class_weights, codes, loss, min_rows, counted)
-            _fit_clients(model, clients, report_round, progress.show)
-        else:
-            raw = RawTableClients(table, targets, class_weights, codes, loss, min_rows, counted)
-            _fit_raw_clients(model, raw, plan, report_round, progress.show)
+        yield progress
     finally:
         progress.close()
-    model._training_data = TrainingData(*passed, weights, codes_of_rows)
 
 
 def _without_small_cells(
@@ -134,7 +151,12 @@ def _without_small_cells(
 
 
 def fit_clients(
-    model: LinearModel, clients: Any, groups: Any, names: Any, classes: Any, report: Report
+    model: LinearModel,
+    clients: Any,
+    groups: Sequence[str],
+    names: Sequence[str],
+    classes: Sequence[Any] | None,
+    report: Report,
 ) -> None:
     """Fit an estimator that has no fitted attributes; parameters as in `fit_sites`."""
     model._check_parameters()
