@@ -76,7 +76,7 @@ test: .venv/tests .venv/compiled  ## lint, types, unit tests, then every noteboo
 	  --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg $(NOTEBOOKS))
 	@echo 'Next: make test-flower (the same for Flower), make site (the book as pages), make help (the rest).'
 
-structure: .venv/tests  ## print the reading path, and of each file what is long, packed or untyped; check the layers
+structure: .venv/tests  ## print the reading path, and of each file what is packed or untyped
 	$(BIN)/python tools/structure.py
 
 test-flower: .venv/engine .venv/compiled  ## every test of federation on Flower, and the notebook of it

@@ -215,8 +215,8 @@ def test_no_row_is_the_difference_of_two_means():
     released = []
     honest = client_sums.Moments.means
 
-    def listen(self, client, known, rng):
-        found = honest(self, client, known, rng)
+    def listen(self, client, known):
+        found = honest(self, client, known)
         if client.client_id == 0:
             released.append((client.n_samples, found * known[0]))
         return found

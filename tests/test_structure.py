@@ -6,13 +6,13 @@ import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from structure import (
     count_lines_of_code,
     packed_assignments,
-    reachable,
     reading_path,
     uses_of_any,
 )
@@ -41,19 +41,22 @@ def test_reading_path_is_the_same_in_contributing():
     assert named == reading_path()
 
 
+def test_contract_about_the_top_names_all_of_its_files():
+    """That they import no folder but _support, within functions and for types neither."""
+    contracts = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["tool"][
+        "importlinter"
+    ]
+    (of_top,) = [one for one in contracts["contracts"] if one["name"].startswith("The top")]
+    folders = {f"fgmp.{path.parent.name}" for path in PACKAGE.glob("*/__init__.py")}
+    assert set(of_top["source_modules"]) == {f"fgmp.{path.stem}" for path in TOP}
+    assert set(of_top["forbidden_modules"]) == folders - {"fgmp._support"}
+
+
 def test_top_has_the_reading_path_and_two_more_files():
     """Whatever else there is, is behind a door: a folder."""
     beside = {"fgmp/backends.py", "fgmp/baselines.py"}
     assert {f"fgmp/{path.name}" for path in TOP} == {*reading_path(), *beside}
     assert all(f"`{name.removeprefix('fgmp/')}`" in fgmp.__doc__ for name in beside)
-
-
-def test_reading_path_leads_nowhere_but_to_support():
-    """No import of a file at the top leads into a folder, within functions and for types neither."""
-    names = {f"fgmp/{path.name}" for path in TOP}
-    further = reachable(sorted(names), ast.walk) - names - {"fgmp/__init__.py"}
-
-    assert all(name.startswith("fgmp/_support/") for name in further), further
 
 
 @pytest.mark.parametrize("path", TOP, ids=lambda path: path.name)

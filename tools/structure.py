@@ -1,29 +1,20 @@
 """Print what one has to know to read the package: `make structure`.
 
 The docstring of `fgmp/__init__.py` names the files of the reading path, one on a line. The figures
-are for the planning of changes and fail no build. The layers of imports are contracts in
-`pyproject.toml`, and the exit code is the one of their check.
+are for the planning of changes and fail no build. What fails one is in `pyproject.toml`: the rules
+of ruff bound what a function or a class may hold, and contracts of import-linter say who imports
+whom.
 """
 
 import ast
 import doctest
 import re
-import subprocess
-import sys
 import tokenize
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "fgmp"
-MAX_LINE_LENGTH = 100
-# Files whose names explain them: everybody uses them, and they are no step of the reading path.
-ASIDE = {
-    "fgmp/__init__.py",
-    "fgmp/_support/validation.py",
-    "fgmp/_support/warnings.py",
-}
 
 # Sides of an assignment that list several values.
 _DISPLAYS = (ast.Tuple, ast.List)
@@ -37,7 +28,6 @@ class Figures(NamedTuple):
     lines: int
     packed: int
     any: int
-    long: int
     comments: int
 
 
@@ -50,44 +40,6 @@ def reading_path() -> list[str]:
 def parse(path: Path) -> ast.Module:
     """Return the syntax tree of a file."""
     return ast.parse(path.read_text(encoding="utf-8"))
-
-
-def nodes_at_import(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes that run at import: no bodies of functions, and no imports for types."""
-    for child in ast.iter_child_nodes(node):
-        is_for_types = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
-        if isinstance(child, _FUNCTIONS) or is_for_types:
-            continue
-        yield child
-        yield from nodes_at_import(child)
-
-
-def imported_files(path: Path, nodes: Callable[[ast.AST], Iterator[ast.AST]]) -> Iterator[Path]:
-    """Yield the files of the package that relative imports among some nodes of a file name."""
-    package = path.relative_to(ROOT).parts[:-1]
-    for node in nodes(parse(path)):
-        if not isinstance(node, ast.ImportFrom) or not node.level:
-            continue
-        base = ROOT.joinpath(*package[: len(package) + 1 - node.level])
-        target = base.joinpath(*(node.module or "").split("."))
-        if target.with_suffix(".py").exists():
-            yield target.with_suffix(".py")
-            continue
-        for alias in node.names:
-            submodule = target / f"{alias.name}.py"
-            yield submodule if submodule.exists() else target / "__init__.py"
-
-
-def reachable(names: list[str], nodes: Callable[[ast.AST], Iterator[ast.AST]]) -> set[str]:
-    """Return the files to which imports lead from some files, these included."""
-    waiting = [ROOT / name for name in names]
-    visited: set[Path] = set()
-    while waiting:
-        path = waiting.pop()
-        if path not in visited:
-            visited.add(path)
-            waiting.extend(imported_files(path, nodes))
-    return {str(path.relative_to(ROOT)) for path in visited}
 
 
 def packed_assignments(tree: ast.AST) -> int:
@@ -180,13 +132,12 @@ def figures_of(path: Path) -> Figures:
         lines=len(lines),
         packed=packed_assignments(tree),
         any=uses_of_any(tree),
-        long=sum(len(line) > MAX_LINE_LENGTH for line in lines),
         comments=count_comments(path),
     )
 
 
 def print_reading_path() -> None:
-    """Print the files of the reading path, their lines, and the files to which imports lead."""
+    """Print the files of the reading path, and their lines."""
     path = reading_path()
     print("The reading path:")
     for name in path:
@@ -198,21 +149,11 @@ def print_reading_path() -> None:
     print(f"  {of_examples:5}  of them are examples in docstrings")
     print(f"  {of_code:5}  are neither docstrings, comments nor blank")
 
-    at_import = reachable(path, nodes_at_import)
-    at_call = reachable(path, ast.walk) - at_import
-    print_files("By imports it leads to", at_import - set(path) - ASIDE)
-    print_files("By imports inside functions, or for types, it leads to", at_call - ASIDE)
-
-
-def print_files(title: str, names: set[str]) -> None:
-    """Print how many files there are, and which."""
-    print(f"{title} {len(names)} more: {', '.join(sorted(names)) or 'none'}")
-
 
 def print_figures() -> None:
     """Print the figures of each file, and their sums."""
-    print("\n lines  packed   Any  long  comments  file")
-    row = "{:6} {:7} {:5} {:5} {:9}  {}"
+    print("\n lines  packed   Any  comments  file")
+    row = "{:6} {:7} {:5} {:9}  {}"
     figures = {path: figures_of(path) for path in sorted(PACKAGE.rglob("*.py"))}
     for path, figures_of_file in figures.items():
         print(row.format(*figures_of_file, path.relative_to(ROOT)))
@@ -220,14 +161,6 @@ def print_figures() -> None:
     print(row.format(*totals, "all"))
 
 
-def main() -> int:
-    """Print everything, check the layers, and return the exit code of this check."""
+if __name__ == "__main__":
     print_reading_path()
     print_figures()
-    sys.stdout.flush()
-    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
-    return subprocess.run(command, cwd=ROOT).returncode
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -92,11 +92,12 @@ def _first_frame_outside(frame: FrameType, level: int = 0) -> tuple[FrameType, i
 @contextmanager
 def suppress_advice() -> Iterator[None]:
     """Give no advice in this context and thread, because the caller gives it or follows it."""
-    token = _is_advice_suppressed.set(True)
-    try:
+    before = _is_advice_suppressed.get()
+    try:  # before anything is set: Ctrl-C may come between two lines
+        _is_advice_suppressed.set(True)
         yield
     finally:
-        _is_advice_suppressed.reset(token)
+        _is_advice_suppressed.set(before)
 
 
 def advise_once(topic: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""What the parameters of an estimator come to at its clients: C, the grid, how updates are summed."""
+"""What parameters of an estimator come to at its clients: C, the grid, the aggregator."""
 
 import math
 

@@ -20,7 +20,7 @@ _PURPOSE_CLIENTS = 4
 def training_transport(
     clients: FitClients, fold: Fold | GroupFold, standardization: Standardization | None = None
 ) -> Transport:
-    """Return the transport to what is outside of a fold: rows, or clients, of whom no other is asked.
+    """Return the transport to what is outside of a fold: rows, or clients, who alone are asked.
 
     The rows are in some units, by default their own.
     """

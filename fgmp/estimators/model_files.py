@@ -27,13 +27,20 @@ _COVARIANCE_ARRAYS = ("columns", "outputs", "values", "model_based", "by_group")
 _JSON_TYPES = (str, int, float, bool)
 
 
-def model_to_json(model: LinearModel) -> str:
+def model_to_json(model: LinearModel, kinds: Iterable[type[LinearModel]]) -> str:
     """Return a fitted estimator as JSON: what `predict` and `summary` need, who took part, and how.
+
+    Parameters
+    ----------
+    model : LinearModel
+        Fitted.
+    kinds : iterable of type
+        The estimators that a file may be of, with which it is read on trial.
 
     Raises
     ------
     ValueError
-        If labels, groups or names of columns are neither text nor numbers; or if `model_from_json`
+        If labels, groups or names of columns are neither text nor numbers; or if `read_model`
         would refuse the file, because a number is not finite, or because attributes or parameters
         were changed after the fit and do not fit together.
     """
@@ -82,7 +89,7 @@ def model_to_json(model: LinearModel) -> str:
     content["exchanges"] = [list(sent) for sent in getattr(model, "exchanges_", ())]
     try:
         text = json.dumps(content, indent=1, allow_nan=False)
-        model_of(check_content(json.loads(text)), [type(model)])
+        model_of(check_content(json.loads(text)), kinds)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"the model is none that JSON can hold, and that can be read again: {error}"
