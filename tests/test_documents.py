@@ -1,5 +1,6 @@
 """README, CONTRIBUTING and FAULTS: their code runs, and every link leads to a file."""
 
+import importlib
 import re
 import runpy
 from pathlib import Path
@@ -13,6 +14,8 @@ from scipy.special import huber
 
 import fgmp
 from fgmp import RejectReason, baselines, losses, selection
+from fgmp.estimators.client_sums import ClientSums
+from fgmp.estimators.small_cells import Counts
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("[bde]*/README.md"), *ROOT.glob("examples/*/README.md")]
@@ -52,6 +55,33 @@ def test_promise_names_a_test_that_exists():
     assert len(named) > 12
     for file, name in named:
         assert f"def {name}(" in (ROOT / file).read_text(), f"{file}::{name}"
+
+
+MADE_OF = {
+    Counts.ROWS: "all rows alike",
+    Counts.CLASSES: "rows of a class against others: zeros if these are few",
+}
+
+
+def declarations(kind=ClientSums):
+    """Return all sums of the package that clients may be asked for, in their order."""
+    found = [kind] if kind.sums is not ClientSums.sums else []
+    for below in kind.__subclasses__():
+        found += declarations(below)
+    return [kind for kind in found if kind.__module__.startswith("fgmp.")]
+
+
+def test_table_of_sums_is_that_of_the_declarations():
+    """docs/promises.md has a row for each sum, in the words of its declaration, and no other."""
+    text = (ROOT / "docs" / "promises.md").read_text()
+    table = text.partition("| A group is asked for | and sends | made of |\n|---|---|---|\n")[2]
+    rows = table.partition("\n\n")[0].splitlines()
+    importlib.import_module("fgmp.flower.fitting")  # which loads all of them, as at a client
+    expected = [
+        f"| {kind.description} | {kind.form} | {MADE_OF[kind.counts]} |" for kind in declarations()
+    ]
+    assert len(rows) > 10
+    assert sorted(rows) == sorted(expected)
 
 
 def test_code_of_the_readme_runs(capsys):
