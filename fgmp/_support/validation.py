@@ -23,7 +23,7 @@ _CONTAINERS = (list, tuple, set, dict)
 _TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 
 
-def short_repr(value: Any) -> str:
+def short_repr(value: object) -> str:
     """Return a value as one line of about 200 letters at most.
 
     Of arrays, tables and lists of lists, which may be data of people, only type and size are shown.
@@ -39,13 +39,13 @@ def short_repr(value: Any) -> str:
     return text if len(text) <= _MAX_LETTERS else f"{text[:_MAX_LETTERS]}..."
 
 
-def _table_shape(value: Any) -> tuple[int, ...]:
+def _table_shape(value: object) -> tuple[int, ...]:
     """Return the shape of an array or a table, and () for anything else."""
     shape = getattr(value, "shape", ())
     return shape if isinstance(shape, tuple) else ()
 
 
-def _parts(value: Any) -> list[Any]:
+def _parts(value: object) -> list[Any]:
     """Return the entries of a container, and none for anything else."""
     if isinstance(value, dict):
         return list(value.values())
@@ -77,7 +77,7 @@ def check_integer(
 
 def check_number(
     name: str,
-    value: Any,
+    value: object,
     *,
     above: float | None = None,
     at_least: float | None = None,
@@ -120,7 +120,7 @@ def _as_float(value: Any) -> float:
         return math.inf
 
 
-def check_option(name: str, value: Any, options: tuple[str, ...]) -> str:
+def check_option(name: str, value: object, options: tuple[str, ...]) -> str:
     """Return `value` if it is one of `options`, or raise a ValueError that lists them."""
     if not isinstance(value, str) or value not in options:
         raise ValueError(
@@ -129,7 +129,7 @@ def check_option(name: str, value: Any, options: tuple[str, ...]) -> str:
     return str(value)
 
 
-def check_bool(name: str, value: Any, *words: str) -> bool | str:
+def check_bool(name: str, value: object, *words: str) -> bool | str:
     """Return `value` as a bool, or as one of the words, or raise a ValueError.
 
     Other values that Python takes for true are refused, because they are often a mistake.
@@ -142,14 +142,14 @@ def check_bool(name: str, value: Any, *words: str) -> bool | str:
     return bool(value)
 
 
-def check_kind(name: str, value: Any, kind: type | tuple[type, ...], expected: str) -> Any:
+def check_kind(name: str, value: object, kind: type | tuple[type, ...], expected: str) -> Any:
     """Return `value` if it is an instance of `kind`, or raise a ValueError."""
     if not isinstance(value, kind):
         raise ValueError(f"{name} is {short_repr(value)}; expected {expected}")
     return value
 
 
-def check_protocol(name: str, value: Any, methods: tuple[str, ...], expected: str) -> Any:
+def check_protocol(name: str, value: object, methods: tuple[str, ...], expected: str) -> Any:
     """Return an object that has all these methods, or raise a ValueError; a class is refused."""
     is_class = isinstance(value, type)
     if is_class or not all(callable(getattr(value, method, None)) for method in methods):
@@ -207,7 +207,7 @@ def check_shape(name: str, value: ArrayLike, shape: tuple[int, ...]) -> NDArray[
     return array
 
 
-def as_array(name: str, value: Any) -> NDArray[Any]:
+def as_array(name: str, value: object) -> NDArray[Any]:
     """Return `value` as an array of whatever type, or raise a ValueError if it is none."""
     if sparse.issparse(value):
         raise ValueError(f"{name} is a sparse matrix; expected a dense array")
@@ -229,14 +229,14 @@ def as_array(name: str, value: Any) -> NDArray[Any]:
         ) from None
 
 
-def _count_masked(value: Any) -> int:
+def _count_masked(value: object) -> int:
     """Return the number of masked entries of an array, or of a list of arrays."""
     parts = value if isinstance(value, (list, tuple)) else (value,)
     masked_arrays = [part for part in parts if isinstance(part, np.ma.MaskedArray)]
     return sum(int(np.sum(np.ma.getmask(array))) for array in masked_arrays)
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Return whether a value is None, nan, NaT, or pandas' NA, which cannot be compared."""
     if value is None:
         return True
@@ -248,7 +248,7 @@ def is_missing(value: Any) -> bool:
         return False
 
 
-def as_numbers(name: str, value: Any) -> NDArray[Any]:
+def as_numbers(name: str, value: object) -> NDArray[Any]:
     """Return `value` as an array of real numbers.
 
     Objects and text that are numbers become float64, and missing objects nan.
@@ -286,7 +286,7 @@ def as_numbers(name: str, value: Any) -> NDArray[Any]:
         raise TypeError(f"{name} holds no numbers: {error}") from None
 
 
-def as_labels(name: str, value: Any, expected: str) -> NDArray[Any]:
+def as_labels(name: str, value: object, expected: str) -> NDArray[Any]:
     """Return `value` as a vector of labels: numbers or text, one in every row, all of one kind.
 
     Objects that are numbers become an array of numbers.
@@ -324,7 +324,7 @@ def refuse_missing(name: str, array: NDArray[Any], expected: str) -> None:
         )
 
 
-def _label_kind(value: Any) -> str:
+def _label_kind(value: object) -> str:
     """Return "numbers", "text", or the name of the type."""
     if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
         return "numbers"

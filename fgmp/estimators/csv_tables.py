@@ -7,7 +7,6 @@ import csv
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -80,7 +79,7 @@ class CsvTable:
                 text = row[column].strip()
                 if text.lower() in _MISSING:
                     continue
-                value: Any = text if name in categories else _number(text)
+                value: object = text if name in categories else _number(text)
                 if value is None:
                     raise ValueError(self._problem(index, name, text))
                 values[index, position] = value

@@ -616,7 +616,7 @@ def columns_of_names(argument: str, wanted: Any, names: Sequence[str]) -> list[i
     return indices
 
 
-def level_of(value: Any) -> str | None:
+def level_of(value: object) -> str | None:
     """Return a value of a category as text, or None if it is missing.
 
     A value is one level, whatever its type at a site:

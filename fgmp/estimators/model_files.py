@@ -165,7 +165,7 @@ def _is_plain(value: object) -> bool:
     return not isinstance(value, (np.random.RandomState, np.random.Generator))
 
 
-def _encode_parameter(name: str, value: Any) -> Any:
+def _encode_parameter(name: str, value: object) -> Any:
     """Return a parameter as JSON: columns as a list, and with it the levels of each, if given."""
     if name not in _OF_COLUMNS or value is None:
         return _encode(value)
@@ -176,7 +176,7 @@ def _encode_parameter(name: str, value: Any) -> Any:
     return {"mapping": [list(pair) for pair in zip(keys, levels, strict=True)]}
 
 
-def _encode(value: Any) -> Any:
+def _encode(value: object) -> Any:
     """Return a number or a word as JSON: infinity as a word, and nan as None."""
     if isinstance(value, np.generic):
         value = value.item()

@@ -24,7 +24,7 @@ _LARGEST = 1e100
 _LARGEST_COUNT = 2**53
 
 
-def _check_label(value: Any) -> Any:
+def _check_label(value: object) -> Any:
     """Return a label as it is if it is text, a truth, or a number that NumPy holds."""
     if isinstance(value, (str, bool)):
         return value
@@ -35,7 +35,7 @@ def _check_label(value: Any) -> Any:
     raise ValueError("expected text, a truth, or a finite number of 64 bits")
 
 
-def _from_word(value: Any) -> Any:
+def _from_word(value: object) -> Any:
     """Return infinity for the word that stands for it, because JSON has no such number."""
     return math.inf if value == "inf" else value
 

@@ -187,7 +187,7 @@ class Performance:
         return [f"{group}, {label}" for group, label in zip(groups, classes, strict=True)]
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     """Return a value as text, with three digits; a number that does not exist is a dash."""
     if isinstance(value, (float, np.floating)):
         return "-" if np.isnan(value) else f"{value:.3g}"

@@ -141,7 +141,7 @@ class Summary:
         ]
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     """Return a value as text, with four digits; a number that does not apply is empty."""
     if isinstance(value, (float, np.floating)):
         return "" if np.isnan(value) else f"{value:.4g}"

@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -45,6 +45,13 @@ from ..updates import Message
 from .client import PublicError, Site, app_of
 from .records import Fields, Reply, printable
 from .transport import OverFlower
+
+if TYPE_CHECKING:  # a client would wait for scikit-learn with each message
+    from ..estimators.bootstrap import Bootstrap
+    from ..estimators.linear import SparseLinear
+    from ..estimators.performance import Performance
+
+Estimator = TypeVar("Estimator", bound="SparseLinear")
 
 # A client makes a method of its name, and for that its module has to be loaded there (see
 # `fgmp.run.serialization`): those above, and these of what a fit asks for.
@@ -264,16 +271,16 @@ def _in_precision(X: Any) -> Any:
 
 
 def fit_over(
-    estimator: Any,
+    estimator: Estimator,
     grid: Any,
     n_clients: int,
     features: Sequence[str],
     *,
     classes: Sequence[Any] | None = None,
     sparse: bool = False,
-    report: Callable[[str], Any] = print,
+    report: Callable[[str], object] = print,
     **options: Any,
-) -> Any:
+) -> Estimator:
     """Fit an estimator to the tables of the clients of a Flower grid, without pooling any row.
 
     Parameters
@@ -331,20 +338,21 @@ def fit_over(
         raise ValueError(f"features is {short_repr(names)}; expected {expected}")
     labels = _check_classes(estimator, classes)
     sites = _sites_of(estimator, grid, n_clients, names, labels, sparse, report, options)
-    return clone(estimator).fit_sites(sites, sites.names, names, labels, sites.report_round)
+    fitted: Estimator = clone(estimator)
+    return fitted.fit_sites(sites, sites.names, names, labels, sites.report_round)
 
 
 def bootstrap_over(
-    model: Any,
+    model: SparseLinear,
     grid: Any,
     n_clients: int,
     n_resamples: int = 100,
     *,
     random_state: Any = None,
     sparse: bool = False,
-    report: Callable[[str], Any] = print,
+    report: Callable[[str], object] = print,
     **options: Any,
-) -> Any:
+) -> Bootstrap:
     """Fit a model anew to clients that are drawn with replacement, to see what is selected again.
 
     The server draws whole clients and weighs their sums by how often it drew each. It asks the
@@ -412,15 +420,15 @@ def bootstrap_over(
 
 
 def performance_over(
-    model: Any,
+    model: SparseLinear,
     grid: Any,
     n_clients: int,
     *,
     by: str = "groups",
     sparse: bool = False,
-    report: Callable[[str], Any] = print,
+    report: Callable[[str], object] = print,
     **options: Any,
-) -> Any:
+) -> Performance:
     """Measure a fitted model at the clients of a Flower grid: AUC or R^2, and calibration.
 
     The clients may be those of the fit, or others. Each measures the model on its own rows, and
@@ -471,13 +479,13 @@ def performance_over(
 
 
 def _sites_of(
-    estimator: Any,
+    estimator: SparseLinear,
     grid: Any,
     n_clients: int,
     names: list[str],
     labels: list[Any] | None,
     sparse: bool,
-    report: Callable[[str], Any],
+    report: Callable[[str], object],
     options: Mapping[str, Any],
 ) -> _Sites:
     """Return the clients of a grid, once they are there and have the columns of an estimator."""
@@ -502,12 +510,12 @@ def _sites_of(
     return sites
 
 
-def _loss_name(estimator: Any) -> str:
+def _loss_name(estimator: SparseLinear) -> str:
     """Return the loss of numbers of an estimator; classes decide on that of a classifier."""
     return str(getattr(estimator, "loss", "squared"))
 
 
-def _check_classes(estimator: Any, classes: Sequence[Any] | None) -> list[Any] | None:
+def _check_classes(estimator: SparseLinear, classes: Sequence[Any] | None) -> list[Any] | None:
     """Return the labels of a classifier in increasing order, or None for a regressor."""
     with needs("fit_over", "scikit-learn", "narwhals"):
         from sklearn.base import is_classifier
@@ -529,7 +537,7 @@ def _check_classes(estimator: Any, classes: Sequence[Any] | None) -> list[Any] |
 class _TimedReport:
     """What receives lines of text, and knows when the last one came."""
 
-    def __init__(self, report: Callable[[str], Any]) -> None:
+    def __init__(self, report: Callable[[str], object]) -> None:
         self._report = report
         self._last = time.monotonic()
 
@@ -576,7 +584,7 @@ class _Sites(OverFlower):
         min_rows: int,
         sums_in_the_open: bool,
         sparse: bool,
-        report: Callable[[str], Any],
+        report: Callable[[str], object],
         plan: EncodingPlan | None = None,
         **options: Any,
     ) -> None:

@@ -123,7 +123,7 @@ def log_unreadable(subject: str, error: Exception) -> None:
     logger.info("%s could not be read: %s", subject, type(error).__name__)
 
 
-def printable(text: Any) -> str:
+def printable(text: object) -> str:
     """Return a stranger's text on one line, without characters that a terminal acts on."""
     characters = (character if character.isprintable() else " " for character in str(text))
     return " ".join("".join(characters).split())
