@@ -257,14 +257,14 @@ def test_nothing_is_sent_of_a_group_with_few_rows_of_a_class():
     groups[np.flatnonzero(~is_event)[50:80]] = "north"
     groups[at_coast] = "coast"
     updates = {}
-    honest = ClientPerformance.measure
+    honest = ClientPerformance.answer
 
-    def measure(self, client, message, rng):
-        updates[client.client_id] = honest(self, client, message, rng)
+    def answer(self, one, client, message, rng):
+        updates[client.client_id] = honest(self, one, client, message, rng)
         return updates[client.client_id]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ClientPerformance, "measure", measure)
+        patch.setattr(ClientPerformance, "answer", answer)
         table = model.performance(X, HEART.y, groups).columns
     assert table["group"].tolist() == ["coast", "north", "valley"]
     assert np.isnan(table["auc"]).tolist() == [True, False, True]

@@ -218,8 +218,8 @@ def test_under_masks_outer_products_are_sent_from_four_groups_on(n_groups, monke
     sent = []
     honest = GradientProducts.products
 
-    def listen(self, client, message, rng):
-        update = honest(self, client, message, rng)
+    def listen(self, client, message):
+        update = honest(self, client, message)
         sent.append(len(update))
         return update
 
