@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import one_feature_regression, signs_of_a_difference
+from interruptions import interrupted_at
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 import fgmp
+from fgmp._support.warnings import suppress_advice, warn_user
 
 
 def advice_of(method, fed, rounds=3, **options):
@@ -310,3 +312,19 @@ def test_fits_in_threads_leave_no_filter_of_warnings():
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(16)))
     assert ours() == before
+
+
+def test_ctrl_c_where_advice_begins_to_be_held_back_leaves_it_on():
+    """At each line before its end, which is one line that nothing can guard."""
+
+    def hold_back():
+        with suppress_advice():
+            pass
+
+    with interrupted_at(None) as count:
+        hold_back()
+    for line in range(1, count.n_lines):
+        with interrupted_at(line), pytest.raises(KeyboardInterrupt):
+            hold_back()
+        with pytest.warns(fgmp.AdviceWarning, match="after Ctrl-C"):
+            warn_user("after Ctrl-C")

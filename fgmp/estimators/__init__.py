@@ -1,8 +1,11 @@
 """Estimators with the interface of scikit-learn: tables in, coefficients in their units out.
 
-Each group of rows is one client. `FedGradMPRegressor` and `FedGradMPClassifier` stand in `linear`,
-and `fitting` has the stages of a fit in their order. ``model.to_json()`` keeps a fitted model, and
-`model_from_json` reads it: numbers and names, which run no code.
+Each group of rows is one client. `FedGradMPRegressor` and `FedGradMPClassifier` stand in `linear`.
+Behind ``model.fit``, `training` leads from rows to fitted attributes: `inputs` reads and checks the
+rows, `defaults` says what the parameters (`parameters`) come to, `fitting` has the stages of a fit
+in their order, and `advice` what is said of it. What is asked of clients is declared in
+`client_sums`. ``model.to_json()`` keeps a fitted model, and `model_from_json` reads it: numbers and
+names, which run no code.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -241,9 +241,9 @@ def clients_of(model: LinearModel, data: TrainingData) -> FederatedTable:
     return FederatedTable(X, targets, weights, data.codes, loss, counted=counted)
 
 
-def _resampling_model(model: LinearModel) -> Any:
+def _resampling_model(model: LinearModel) -> LinearModel:
     """Return an estimator for resamples, with the columns and the sparsity of a fit."""
-    resample = clone(model).set_params(sparsity=model.sparsity_, C=model.C_)
+    resample: LinearModel = clone(model).set_params(sparsity=model.sparsity_, C=model.C_)
     resample.n_features_in_ = model.n_features_in_
     if hasattr(model, "feature_names_in_"):
         resample.feature_names_in_ = model.feature_names_in_
@@ -284,7 +284,7 @@ def _coefficients_of_resample(model: LinearModel, data: TrainingData, counts: Ar
 
 
 def draw_counts(
-    y: Array, codes: IndexArray, resampling: str, classes: Array | None, rng: Any
+    y: Array, codes: IndexArray, resampling: str, classes: Array | None, rng: np.random.RandomState
 ) -> Array:
     """Return how often each row is drawn, with its group or alone, shape (n_rows,).
 
@@ -307,7 +307,7 @@ def draw_counts(
         If 100 draws in a row missed a class.
     """
     groups = [np.flatnonzero(codes == code) for code in np.unique(codes[codes >= 0])]
-    labels: Any = [] if classes is None else classes
+    labels = np.empty(0, y.dtype) if classes is None else classes
     for _ in range(_MAX_DRAWS):
         counts = np.zeros(len(codes))
         times_drawn: Any
@@ -325,7 +325,7 @@ def draw_counts(
     )
 
 
-def draw_multiplicities(size: int, rng: Any) -> IndexArray:
+def draw_multiplicities(size: int, rng: np.random.RandomState) -> IndexArray:
     """Return how often each of `size` things is drawn in `size` draws with replacement."""
     return np.asarray(rng.multinomial(size, np.full(size, 1 / size)))
 

@@ -37,15 +37,16 @@ N_NAMED = 10
 NameColumns = Callable[[Array, int], str]
 
 
-def as_random_state(random_state: Any) -> Any:
+def as_random_state(random_state: Any) -> np.random.RandomState:
     """Return scikit-learn's `check_random_state`, whose own error does not name the argument."""
     try:
-        return check_random_state(random_state)
+        generator: np.random.RandomState = check_random_state(random_state)
     except ValueError:
         raise ValueError(
             f"random_state is {short_repr(random_state)}; expected an integer from 0 to "
             "4294967295, a numpy.random.RandomState or None, as in scikit-learn"
         ) from None
+    return generator
 
 
 def weights_of_rows(sample_weight: Any, X: Any, dtype: Any = None) -> Array:
