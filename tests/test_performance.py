@@ -272,6 +272,18 @@ def test_nothing_is_sent_of_a_group_with_few_rows_of_a_class():
     assert [bool(updates[index].any()) for index in range(3)] == [False, True, False]
 
 
+def test_pairs_of_equal_rows_are_ties_whatever_their_last_bits():
+    """Which differ by the place of a row in a matrix product; each such pair counts half."""
+    rng = np.random.default_rng(0)
+    exact = rng.integers(-3, 4, 60) / 3
+    y = rng.random(60) < 0.4
+    rounded = exact * (1 + rng.choice([-1, 0, 1], 60) * np.finfo(float).eps)
+    assert len(np.unique(rounded)) > len(np.unique(exact))
+    pairs = count_pairs(rounded, y)
+    assert pairs == count_pairs(exact, y)
+    np.testing.assert_allclose(pairs.n_concordant / pairs.n_pairs, roc_auc_score(y, exact), 1e-12)
+
+
 def test_under_masks_measures_of_groups_are_refused():
     """They are of one group, and the message says what can be had."""
     model, X = classifier(secure=True)

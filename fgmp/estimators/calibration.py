@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
+from .._support.ties import with_exact_ties
 from ..losses import LogisticLoss, Loss
 from ..sparse_model import Array
 
@@ -26,6 +27,8 @@ _MAX_HALVINGS = 30
 # Less curvature than this, in standardized predictors, is rounding: the classes are separated, and
 # the line has no bound.
 _LEAST_CURVATURE = 1e-9
+# Of the largest prediction: what the order of the terms of a sum may change.
+_LAST_BITS = 64 * float(np.finfo(np.float64).eps)
 
 
 class Outcome(NamedTuple):
@@ -83,7 +86,8 @@ class Pairs(NamedTuple):
 def count_pairs(predictor: Array, is_event: Array) -> Pairs:
     """Return how many pairs of rows a predictor puts in the right order.
 
-    The area under the ROC curve is ``n_concordant / n_pairs``.
+    The area under the ROC curve is ``n_concordant / n_pairs``. Predictions that differ by rounding
+    alone are equal: the same row at two places of a table may have other last bits.
 
     Parameters
     ----------
@@ -92,6 +96,7 @@ def count_pairs(predictor: Array, is_event: Array) -> Pairs:
     """
     n_events = int(is_event.sum())
     n_others = len(is_event) - n_events
+    predictor = with_exact_ties(predictor, _LAST_BITS * float(np.abs(predictor).max()))
     below_events = _count_below(predictor[is_event], predictor[~is_event])
     below_others = _count_below(predictor[~is_event], predictor[is_event])
     concordant = float(below_events.sum())

@@ -193,7 +193,7 @@ class ModelFile(Part):
     encoding: list[EncodedVariable] | None = None
     covariance: CovarianceParts | None = None
     cross_validation: CrossValidation | None = None
-    # What, when, rounds, clients, bytes up, bytes down, as in `fgmp.estimators.report.Sent`.
+    # What, when, rounds, clients, bytes up, bytes down, as in `fgmp.estimators.session.Sent`.
     exchanges: list[
         Annotated[tuple[str, str, Count, Count, Count, Count], Field(strict=False)]
     ] = []
