@@ -60,7 +60,7 @@ claim("words", "w", "a few words", alpha < 2, source="paper, Figure 1, line 2", 
 
 
 def shown_claim(capsys, *arguments, **options):
-    """Return the line that a claim shows."""
+    """Return what a claim shows."""
     claim("a.b-1", "in words", *arguments, **{"source": "ours", "expected": "1"} | options)
     return capsys.readouterr().out.strip()
 
@@ -78,7 +78,8 @@ def shown_claim(capsys, *arguments, **options):
 )
 def test_verdict_of_a_claim_counts_its_answers(source, holds, verdict, capsys):
     """Or it is the one that is named."""
-    assert shown_claim(capsys, 1, holds, source=source) == f"[{verdict}] a.b-1: 1"
+    shown = shown_claim(capsys, 1, holds, source=source)
+    assert shown == f"[{verdict}] a.b-1: 1\n    in words"
 
 
 @pytest.mark.parametrize(
@@ -115,9 +116,12 @@ def test_claim_without_a_verdict_is_refused(given, words, capsys):
         ("a few words", {"unit": "in all"}, "a few words in all", None),
     ],
 )
-def test_measured_values_are_shown_in_one_line(measured, options, line, full, capsys):
+def test_measured_values_are_shown_in_one_line_above_the_words(
+    measured, options, line, full, capsys
+):
     """Medians and ranges over seeds have three significant digits."""
-    assert shown_claim(capsys, measured, True, **options) == f"[holds] a.b-1: {line}"
+    shown = shown_claim(capsys, measured, True, **options)
+    assert shown == f"[holds] a.b-1: {line}\n    in words"
     unit = f" {options.pop('unit')}" if "unit" in options else ""
     assert claims.shown(claims.plain(measured), unit, **options) == (full or line)
 

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterable
 
@@ -54,7 +55,7 @@ def claim(
     within=None,
     keep=None,
 ):
-    """Show one line with the verdict; the whole record travels with it, as metadata of the output.
+    """Show the verdict and the words; the whole record travels with them, as metadata of the output.
 
     `words` say what is claimed, in one line. `source` is "paper, " and the place of a finding that the authors state,
     "errata, " and the place of a formula that stands beside its derivation, "ours" for a statement of our own, or
@@ -96,7 +97,8 @@ def claim(
         "unit": unit,
         "parameters": plain(keep or {}),
     }
-    line = f"[{verdict}] {id}: {shown(measured, **look, brief=True)}"
+    what = textwrap.fill(words, 104, initial_indent="    ", subsequent_indent="    ")
+    line = f"[{verdict}] {id}: {shown(measured, **look, brief=True)}\n{what}"
     if get_ipython() is None:
         print(line)
     else:
