@@ -53,8 +53,8 @@ what the theory says of your data
 
 ``import fgmp`` loads the algorithm, and with it NumPy, SciPy and joblib only; all other names are
 imported at their first use, and a message says what to install if a package is missing. With Numba
-installed (the extra ``fast``) the first call compiles its loops, some 15 seconds, once: they are
-kept for the next time, and a line at the terminal says so.
+installed (the extra ``fast``) the first call compiles its loops, which takes some 15 seconds once:
+they are kept for later runs, and a line at the terminal says so.
 
 The algorithm is that of H. Jeong, D. Needell and J. Qin, Federated Gradient Matching Pursuit, IEEE
 Transactions on Information Theory 70(6), 2024; "the paper" is this one in all files. A round t is::
@@ -70,9 +70,9 @@ Transactions on Information Theory 70(6), 2024; "the paper" is this one in all f
 
 with tau, the `sparsity`, the number of atoms of a model, P_Lambda the projection onto the span of
 the atoms Lambda, and Pi_R that onto the ball. `FedGradMP.client_update` and `simulation.run_round`
-are these lines, fifty in all. **The files at the top of the package are the algorithm**, and lean
-on nothing but ``_support``: validation, warnings, linear algebra. To follow it from the data up to
-`simulate`, read in this order:
+contain these lines, fifty in all. **The files at the top of the package are the algorithm**, and
+import nothing else but ``_support``: validation, warnings, linear algebra. To follow it from the
+data up to `simulate`, read in this order:
 
 1. `sparse_model.py`: a vector, or a matrix, with few entries that are not zero
 2. `losses.py`: the objective of a row
@@ -87,20 +87,20 @@ on nothing but ``_support``: validation, warnings, linear algebra. To follow it 
 11. `recording.py`: runs in progress, what they record, and their results
 12. `simulation.py`: the clients of this process, a round, `simulate`
 
-Between `simulate` and a method's `client_update` stand `run_round`, `PrivacyMechanism.collect`,
-`LocalClients.run_clients` and `Call.update_of`. Two more files are beside the path: `baselines.py`,
-the methods to compare with, and `backends.py`, which chooses between a method's own code and a
-compiled kernel.
+`simulate` calls a method's `client_update` through `run_round`, `PrivacyMechanism.collect`,
+`LocalClients.run_clients` and `Call.update_of`. Two more files are not on this path:
+`baselines.py`, the methods to compare with, and `backends.py`, which chooses between a method's own
+code and a compiled kernel.
 
-The folders are doors, each for someone, and the files above import none of them:
+The folders below are for particular needs, and the files above import none of them:
 
 ``run``
     callbacks, faults, a grid search, metrics, messages and methods as JSON
 ``fast``
-    compiled kernels, with Numba. They do the clients' work for the methods, losses and data that
-    they stand for, select the same but for ties, and agree with the files above up to rounding;
-    ``Result.backend`` says what ran, and ``with fgmp.backend("reference"):`` runs the files
-    themselves.
+    compiled kernels, with Numba. They compute the updates of clients for the methods, losses and
+    data that they were written for, select the same atoms except for ties, and agree with the files
+    above up to rounding. ``Result.backend`` says what ran, and ``with fgmp.backend("reference"):``
+    runs the files themselves.
 ``shared_support``
     this project's own method, and `polish`
 ``privacy``

@@ -1,10 +1,10 @@
 """Aggregators: whom the server asks, what it sees of the updates, and how these become one row.
 
-An `Aggregator` combines what the server sees into one row. It brings a `ClientSampler`, which draws
-the cohort of a round, and a `PrivacyMechanism`, through which pass the updates and the recorded
+An `Aggregator` combines what the server sees into one row. It has a `ClientSampler`, which draws
+the cohort of a round, and a `PrivacyMechanism`, which handles the updates and the recorded
 objectives. By default the cohort is drawn uniformly, and the server sees every update, and the
-objective of every client that is asked for it. (Two exceptions, in a simulation only: the advice at
-its end reads the data, which are at hand, and `prepare` and `check_method` get the true
+objective of every client that is asked for it. (A simulation has two exceptions: the advice at its
+end reads the data, which are in the same process, and `prepare` and `check_method` get the true
 `ProblemInfo`.)
 
 `Mean` is the default. A few adversarial clients cannot move `Median` and `TrimmedMean` far: these
@@ -67,7 +67,7 @@ class PrivacyMechanism:
     Attributes
     ----------
     withholds_objective : bool
-        Whether an objective may be nan because its sum would tell too much.
+        Whether an objective may be nan because its sum would reveal too much.
     spends_epsilon : bool
         Whether every round spends some of a privacy budget.
 

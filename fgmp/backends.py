@@ -1,10 +1,10 @@
 """The choice between a method's own code, which is the reference, and compiled kernels.
 
 A method is written once, to be read: its `client_update` is the reference implementation. A kernel
-computes the same for a whole cohort in one compiled call, and registers for the functions that it
-stands for. A class that overrides one of them has another function, and so finds no kernel. The
-package knows its kernels by the name of their module alone, which is imported when the first run
-looks for one.
+computes the same for a whole cohort in one compiled call, and is registered for the functions that
+it replaces. A class that overrides one of them has another function, and therefore finds no kernel.
+The files at the top do not import the kernels: the first run that looks for one imports their
+module by its name.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def backend(name: str) -> Iterator[None]:
     """Choose what computes the updates of clients, within a block.
 
     The choice holds in the thread, or the task, that makes it, for clients in this process. Blocks
-    may be nested. `tune` hands the choice to its workers; other threads and processes that you
-    start make their own, and so do the clients of a run over Flower.
+    may be nested. `tune` passes the choice on to its workers; other threads and processes that you
+    start choose for themselves, and so do the clients of a run over Flower.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Baselines: federated first-order methods to compare with.
 
-They are dense, hard-thresholded or soft-thresholded; dual averaging, plain and fast, sums up
-gradients, and thresholds where it takes one.
+They are dense, hard-thresholded or soft-thresholded. Dual averaging, plain and fast, sums up
+gradients, and thresholds at the point where it takes the next gradient.
 
 In all of them k = 0, ..., K-1 counts the local steps, g is the gradient of a minibatch, S(v, t) is
 soft thresholding, H_tau keeps the tau largest entries, and eta_c and eta_s are the learning rates
@@ -26,7 +26,7 @@ from .updates import UpdateSpec
 
 @dataclass(frozen=True, kw_only=True)
 class FirstOrder(Method):
-    """Take K gradient steps at the clients, and a step along the mean of what they moved.
+    """Take K gradient steps at the clients, and a step of the server along their mean change.
 
     This is what the baselines share. A subclass overrides a threshold, at the clients or at the
     server.
@@ -42,8 +42,8 @@ class FirstOrder(Method):
     batch_size, dictionary
         As in `FedGradMP`.
     selection : Selection
-        What a threshold acts on, and the atoms that none touches, as the intercept: `PerOutput` by
-        default.
+        What a threshold acts on, and the atoms that no threshold changes, such as the intercept:
+        `PerOutput` by default.
     """
 
     learning_rate: float

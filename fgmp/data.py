@@ -5,7 +5,7 @@ feature, and the targets y_j. Its objective is f_i(x) = w sum_j l(d_j' x, y_j) w
 `fgmp.losses`) and the weight w of a row, 1/|D_i| unless the loss is a sum. Federated learning
 minimises f(x) = sum_i p_i f_i(x) over sparse models x, without moving the rows (paper, Section II).
 
-`Client` is one of them, `Federation` holds the rows of all of them in one table, and `ProblemInfo`
+`Client` is one client, `Federation` holds the rows of all clients in one table, and `ProblemInfo`
 is what a server may know of them without their data.
 """
 
@@ -304,8 +304,8 @@ class Federation:
         As : sequence of array_like, sparse matrices or LinearOperator
             The matrices A_i, each of shape (n_samples_i, n_features). float32 stays float32;
             anything else becomes float64. Nothing is modified. SciPy's sparse matrices stay sparse.
-            A LinearOperator is a matrix that is streamed and never stored; it serves methods with a
-            dictionary, which need A_i Psi once. One array of shape
+            A LinearOperator is a matrix that is streamed and never stored; methods with a
+            dictionary accept it, because they need A_i Psi only once. One array of shape
             (n_clients, n_samples, n_features) is not copied.
         ys : sequence of array_like, each of shape (n_samples_i,)
             The targets y_i.

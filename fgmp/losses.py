@@ -31,7 +31,7 @@ from .sparse_model import Array, IndexArray
 
 
 class Expansion(NamedTuple):
-    """l at the predictions of some rows, to second order.
+    """Value, derivative and curvature of l at the predictions of some rows.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class Loss(ABC):
         """Return l''(z, y) applied to the direction of each row, of the predictions' shape."""
 
     def expansion(self, predictions: Array, targets: Array) -> Expansion:
-        """Return l to second order: all of the above at once.
+        """Return values, derivative and curvature of l at once.
 
         A loss overrides this if its values and derivatives have a computation in common.
         """
@@ -169,7 +169,7 @@ class Loss(ABC):
     def misclassified(self, predictions: Array, targets: Array) -> Array | None:
         """Return for each row whether it is on the wrong side of a border between labels, or on it.
 
-        Return None for a loss of numbers, which knows no sides.
+        Return None for a loss of numbers, for which there are no sides.
         """
         if self.leads is None:
             return None
@@ -179,15 +179,15 @@ class Loss(ABC):
     def ahead(self, predictions: Array, targets: Array, moves: Array) -> Array | None:
         """Return numbers that show whether l falls without end as predictions move, or None.
 
-        The shape is (n_rows, k). In a row the move is a direction in which l has no minimum if none
-        of the k numbers is negative, and one is positive. None is for a loss that has a minimum
-        along every direction. By default these are the `leads` of the moves, for a loss of labels,
-        wherever the moves begin.
+        The shape is (n_rows, k). In a row, l has no minimum along the move if none of the k numbers
+        is negative and one is positive. Return None for a loss that has a minimum along every
+        direction. By default these are, for a loss of labels, the `leads` of the moves, wherever
+        the moves begin.
         """
         return None if self.leads is None else self.leads(moves, targets)
 
     def coupling(self, predictions: Array, targets: Array) -> Array | None:
-        """Return what ties the rows of a client together, or None if each stands alone.
+        """Return how the loss couples the rows of a client, or None if it is a sum over rows.
 
         The Hessian of sum_j l in the predictions is then the block diagonal one of the rows, minus
         F F' with the array F that is returned, of shape (n_rows, r) or (n_rows, n_outputs, r).
@@ -458,15 +458,15 @@ class PoissonLoss(Loss):
 
     A prediction z is the logarithm of the expected count, so that a unit of a feature multiplies
     the count by the exponential of its coefficient, the rate ratio. l is at least 0, and 0 if
-    exp(z) = y. The terms in y alone make it so, and move no minimiser.
+    exp(z) = y. The terms in y alone ensure that, and do not change the minimiser.
 
     Notes
     -----
     All derivatives of l from the second one on are exp(z). Therefore the constant of generalised
     self-concordance is 1, as for the logistic loss; but the curvature, unlike that of the logistic
     loss, is not bounded, and the gradient is not Lipschitz. `GradientDescent`, `Newton` and
-    `NewtonOnSupport` search for the length of their steps. A fixed learning rate, as `SGD` and the
-    baselines have it, diverges from models whose predictions are large.
+    `NewtonOnSupport` search for the length of their steps. With a fixed learning rate, `SGD` and
+    the baselines diverge if they start from models whose predictions are large.
 
     Beyond z = 40, where exp(z) exceeds every count that floats hold, l continues as its expansion
     to second order: convex, twice differentiable, and without overflow.
@@ -525,9 +525,10 @@ class PoissonLoss(Loss):
         return product
 
     def ahead(self, predictions: Array, targets: Array, moves: Array) -> Array:
-        """Return how far each move lowers l for ever: down in a row without events, else nowhere.
+        """Return by how much each move goes where l decreases without end.
 
-        With y > 0 l grows in both directions.
+        In a row without events that is downwards. With y > 0 it is nowhere, because l grows in both
+        directions.
         """
         lengths: Array = np.where(targets > 0, -np.abs(moves), -moves)
         return lengths[:, None]

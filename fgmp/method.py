@@ -1,4 +1,4 @@
-"""Methods: what travels between the server and the clients, keyed random streams, the transport.
+"""Methods: what the server and the clients exchange, keyed random streams, the transport.
 
 In each exchange of a round the server sends a message to a cohort, and every client computes an
 update from its own rows. `server_update` is given the state of the server and, of the updates, only
@@ -35,8 +35,8 @@ class Exchange(NamedTuple):
     message : state -> message
         Return what the server sends to each client.
     client_update : (client, message, generator) -> ndarray or SparseModel
-        Return the update of a client, from its own rows and random numbers only. The generator is
-        good within the call: it is moved for the next client.
+        Return the update of a client, from its own rows and random numbers only. Use the generator
+        only within the call, because the next client gets the same object at another position.
     server_update : (state, aggregate) -> state
         Return the new state, given the aggregate of the updates as a dense array: their weighted
         mean, unless the run has another aggregator.
@@ -49,8 +49,8 @@ class Exchange(NamedTuple):
     holds_objective : bool, default True
         Whether the objective of a client may follow from its update.
 
-    Only secure sums ask for the last two. Their defaults are strict: whoever adds a method says
-    that it is harmless.
+    Only secure sums use the last two. Their defaults are strict: a new method has to declare that
+    it is harmless.
 
     Examples
     --------
@@ -86,8 +86,8 @@ class Exchange(NamedTuple):
     ) -> Exchange:
         """Return the exchange with a declaration that holds for one function `client_update`.
 
-        A class that overrides this function has another, which is declared by nobody: its exchange
-        is returned as it is.
+        The declaration does not hold for a class that overrides this function: its exchange is
+        returned as it is.
         """
         if getattr(self.client_update, "__func__", None) is not client_update:
             return self
@@ -95,7 +95,7 @@ class Exchange(NamedTuple):
 
 
 class Method:
-    """A federated method: its parameters, and functions of nothing but their arguments.
+    """A federated method: its parameters, and pure functions.
 
     A subclass has `start` and `exchanges`. A state is any object that can be pickled. If it is not
     the model itself, the subclass overrides `coefficients` too.
@@ -193,8 +193,8 @@ class Streams:
     ) -> np.random.Generator:
         """Return the generator of a key.
 
-        It is always the same object, moved to another position: use it up before you ask for the
-        next one. To make a generator takes longer than what a client draws from it.
+        It is always the same object, moved to another position: draw all numbers before you ask for
+        the next generator. A new object would take longer to make than a client takes to draw.
         """
         self._state["state"]["counter"][:] = 0, purpose << 32 | index, client_id, round_number
         # Forget the numbers that are left of the block at the position before.
@@ -249,10 +249,10 @@ class Call(NamedTuple):
 class Transport(Protocol):
     """What a run asks of the clients, wherever they are.
 
-    In a simulation it is `fgmp.LocalClients`, around a federation. Others stand around another
-    transport, such as `fgmp.Faulty`, or reach clients over a network (`fgmp.flower`). One of your
-    own is a subclass, which has the members without a default here, or hands on all that it does
-    not change, as in the example.
+    In a simulation it is `fgmp.LocalClients`, around a federation. Other transports wrap another
+    one, such as `fgmp.Faulty`, or reach clients over a network (`fgmp.flower`). Your own is a
+    subclass that defines the members without a default here, or forwards all that it does not
+    change, as in the example.
 
     Attributes
     ----------
@@ -306,7 +306,7 @@ class Transport(Protocol):
         """
 
     def identity(self) -> dict[str, Any]:
-        """Return what tells these data from others, by name, for checkpoints."""
+        """Return what distinguishes these data from others, by name, for checkpoints."""
 
     @property
     def backend_record(self) -> BackendRecord | None:
@@ -332,5 +332,5 @@ class Transport(Protocol):
 
     @property
     def absent_ids(self) -> Sequence[int]:
-        """The ids of clients of which it is known that they never answer."""
+        """The ids of clients that are known never to answer."""
         return ()

@@ -1,7 +1,7 @@
-"""Runs in progress, what they record, what watches them, and their results.
+"""Runs in progress, what they record, their callbacks, and their results.
 
-`Run` is what a callback is given, with the `Progress` that its next round needs; `History` says
-what is recorded, and `Result` is what `simulate` returns in the end.
+A callback is given a `Run`, with the `Progress` that its next round needs; `History` says what is
+recorded, and `simulate` returns a `Result`.
 """
 
 from __future__ import annotations

@@ -7,14 +7,14 @@ in which: `PerOutput` counts the entries of each column, as the paper does. The 
 outputs together: `PerAtom` whole atoms, `PerBlock` blocks of atoms, `Overall` all entries alike. A
 vector is a matrix with one column.
 
-FedGradMP takes Gamma with `select`, and prunes with `select_from`; the rest serves these two and
-the baselines. A selection defines the hard threshold H_tau(v) and the soft threshold, which the
-baselines use, and orthogonal matching pursuit, for atoms that are not orthonormal. Atoms in
-`always_include`, such as a constant feature, stay in every selection and do not count. (They are
-not in the paper.)
+FedGradMP finds Gamma, the atoms of the gradient, with `select`, and prunes with `select_from`; the
+rest is used by these two and by the baselines. A selection defines the hard threshold H_tau(v) and
+the soft threshold, which the baselines use, and orthogonal matching pursuit, for atoms that are not
+orthonormal. Atoms in `always_include`, such as a constant feature, stay in every selection and do
+not count. (They are not in the paper.)
 
-A selection of a user overrides `top_mask` and `n_selected`, and `pursue` if it is to serve matching
-pursuit.
+Your own selection overrides `top_mask` and `n_selected`, and `pursue` if matching pursuit is to use
+it.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ class Selection:
         raise NotImplementedError(f"{type(self).__name__} has no top_mask")
 
     def n_selected(self, support: IndexArray, shape: tuple[int, ...]) -> int:
-        """Return how many of tau a support takes: for `PerOutput`, the most of any output."""
+        """Return how many of the tau a support uses: for `PerOutput`, the most of any output."""
         raise NotImplementedError(f"{type(self).__name__} has no n_selected")
 
     def blocks(self, support: IndexArray, shape: tuple[int, ...]) -> IndexArray | None:
         """Return the block of each position of a support, if elimination removes whole blocks.
 
-        None, the default, is that entries are removed one by one. `fgmp.shared_support` asks.
+        By default it is None, and `fgmp.shared_support` removes entries one by one.
         """
         return None
 
@@ -139,7 +139,7 @@ class Selection:
         return np.union1d(support, positions).astype(np.intp, copy=False)
 
     def holds(self, support: IndexArray, shape: tuple[int, ...], count: int) -> bool:
-        """Return whether a support takes at most `count`, without the atoms in `always_include`."""
+        """Return whether a support uses at most `count`, without the atoms in `always_include`."""
         if support.size <= count:
             return True
         n_outputs = math.prod(shape[1:])

@@ -51,8 +51,8 @@ _ROUNDING = 1e-6
 class LocalClients(Transport):
     """The transport of this process: it runs a method on the clients of a federation.
 
-    `simulate` makes one of the federation that it is given. Make it yourself to stand another
-    transport of your own around it, as the example of `fgmp.Transport` does.
+    `simulate` makes one of the federation that it is given. Make it yourself to wrap your own
+    transport around it, as in the example of `fgmp.Transport`.
 
     Parameters
     ----------
@@ -294,16 +294,17 @@ def simulate(
     ValueError
         If the method does not fit the federation, or an argument is out of its range.
     KeyboardInterrupt
-        Of Ctrl-C, with what there was so far as ``error.result``, a `Result` of the last finished
-        round (in a notebook, if nobody catches it, ``sys.last_value.result``). A `Checkpoint` is
+        After Ctrl-C, with a `Result` of the last finished round as ``error.result`` (in a notebook,
+        if nobody catches it, ``sys.last_value.result``). A `Checkpoint` is
         written first.
 
     Warns
     -----
     AdviceWarning
-        Once each: of clients with few rows, or with fewer rows than a minibatch, of a last model
-        above the start or well above the best, of rows that a model without a radius separates, of
-        a run in which no update arrived, of a checkpoint that cannot be written.
+        Once each, about: clients with few rows, or with fewer rows than a minibatch; a last model
+        with a higher objective than the start, or a much higher one than the best; rows that a
+        model without a radius separates; a run in which no update arrived; a checkpoint that cannot
+        be written.
 
     Notes
     -----
@@ -407,9 +408,9 @@ def _attach_result(interrupt: KeyboardInterrupt, run: Run) -> None:
 
 
 def simulate_part(*args: Any, **options: Any) -> Result:
-    """Run what is a part of something larger: `simulate`, without advice.
+    """Run `simulate`, without advice, as a part of something larger.
 
-    What Ctrl-C leaves of such a run is no result of the whole, so the exception loses it.
+    After Ctrl-C the exception has no result, because a part is no result of the whole.
     """
     with suppress_advice():
         try:

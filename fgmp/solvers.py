@@ -354,7 +354,7 @@ def solver_for(loss: Loss) -> Solver:
 
 
 class SecondOrder(NamedTuple):
-    """A function of coordinates at one point, to second order."""
+    """Value, gradient and Hessian of a function of coordinates at one point."""
 
     value: float
     gradient: Array
@@ -488,7 +488,7 @@ class SecondOrderProblem(RestrictedProblem):
         return self.to_coefficients.T @ hessian @ self.to_coefficients
 
     def _coupled(self, hessian: Array, coupling: Array | None) -> Array:
-        """Return a Hessian in coefficients minus w B'F F'B, if the loss ties rows together."""
+        """Return a Hessian in coefficients minus w B'F F'B, if the loss couples rows."""
         if coupling is None:
             return hessian
         in_coefficients = super().pull_back

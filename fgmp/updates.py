@@ -1,8 +1,9 @@
-"""Updates: what a client sends, why the server does without one, those of a cohort together.
+"""Updates: what a client sends, why an update is rejected, and the updates of a cohort.
 
-An `UpdateSpec` says what an update has to look like, since updates may come from strangers. What is
-not of its spec is rejected, with a reason. `Updates` is what the server sees of a cohort: a table
-with one row for each accepted update, flattened. (In this file a row is an update, not a sample.)
+An `UpdateSpec` says what an update has to look like, because updates may come from strangers. An
+update that does not fit its spec is rejected, with a reason. `Updates` is what the server sees of a
+cohort: a table with one row for each accepted update, flattened. (In this file a row is an update,
+not a sample.)
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def n_bytes(message: Message) -> int:
 
 
 class RejectReason(StrEnum):
-    """Why the server does without an update; a member equals its string and prints as it.
+    """Why the server leaves out an update; a member equals its string and prints as it.
 
     Examples
     --------
@@ -68,7 +69,7 @@ class RejectReason(StrEnum):
 
 
 class Rejected(NamedTuple):
-    """What a transport returns in place of an update that the server has to do without."""
+    """What a transport returns in place of an update that the server has to leave out."""
 
     reason: RejectReason = RejectReason.MISSING
 
@@ -112,13 +113,13 @@ class UpdateSpec:
 
     @property
     def centre(self) -> Array:
-        """What updates are near, as a row of the table."""
+        """The model that was sent, or zero for sums, as a row of the table."""
         if self.near is None:
             return np.zeros(prod(self.shape))
         return dense(self.near).reshape(-1)
 
     def validate(self, update: Any) -> RejectReason | None:
-        """Return why an update has to be rejected, or None if it is as this describes it.
+        """Return why an update has to be rejected, or None if it fits this spec.
 
         Parameters
         ----------
@@ -180,7 +181,7 @@ class UpdateSpec:
 
 
 class Entries(NamedTuple):
-    """Where the entries of sparse updates stand in the table: row and column of each."""
+    """The row and the column of each entry of sparse updates in the table."""
 
     row: IndexArray
     column: IndexArray
@@ -206,7 +207,7 @@ class StackedUpdates(Sequence[Any]):
     def stack(self, update_spec: UpdateSpec, weights: Array) -> Updates:
         """Return the updates that are finite as one table, as `UpdateSpec.stack` does.
 
-        Whoever calls this has seen that the layout of the first is right.
+        The caller has checked that the layout of the first is right.
         """
 
 
