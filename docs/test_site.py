@@ -28,6 +28,8 @@ BOOKS = [
     for pattern in ("notebooks/*.ipynb", "notebooks/results/*.ipynb")
     for path in sorted(ROOT.glob(pattern))
 ]
+# The chapter on few rows follows the first one.
+BOOKS.insert(1, BOOKS.pop(BOOKS.index("notebooks/19_how_few_rows.html")))
 NAMES = (
     "chromium-headless-shell",
     "chromium",
