@@ -10,7 +10,7 @@
 # # Start here: one sparse model from many clients with few measurements each
 #
 # **Question.** Thirty clients hold twenty measurements each of one signal. For nearly all of them that is too few. Can
-# they find the signal together, without sending a single measurement?
+# they find the signal together without sending a single measurement?
 #
 # [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
 #
@@ -28,13 +28,13 @@
 #
 # There is one signal $x^\#$ with $n$ entries, of which only $\tau$ are not zero. Client $i$ knows a matrix $A_i$ with
 # $m$ rows, and one number for each row: $y_i = A_i x^\#$. (In the table of a hospital a row is a patient and a column
-# is a measurement, and $\tau$ of the measurements matter.) The loss of a model $x$ at this client is
-# $f_i(x) = \frac{1}{2m}\|A_i x - y_i\|^2$. The rows stay at the clients. What travels is models with $\tau$ nonzero
-# entries: from the server to all clients, and back.
+# is a measurement, and $\tau$ of the measurements matter.) The loss of a model $x$ at this client is $f_i(x) =
+# \frac{1}{2m}\|A_i x - y_i\|^2$. The rows stay at the clients. Only models with $\tau$ nonzero entries travel, from the
+# server to all clients and back.
 #
-# Algorithm 1 of the paper, in its letters. $\mathrm{approx}_s(v)$ is the set of the $s$ places where $v$ has its
-# largest magnitudes, and $P_\Lambda(v)$ is $v$ with all entries outside of $\Lambda$ set to zero. $p_i$ is the weight
-# of client $i$; here all weights are equal.
+# Here is Algorithm 1 of the paper, in its letters. $\mathrm{approx}_s(v)$ is the set of the $s$ places where $v$ has
+# its largest magnitudes, and $P_\Lambda(v)$ is $v$ with all entries outside of $\Lambda$ set to zero. $p_i$ is the
+# weight of client $i$; here all weights are equal.
 #
 # ```text
 # x_0 = 0 for each round t = 0, ..., T-1
@@ -51,7 +51,7 @@
 #      x_{t+1} = P_{Λ_s}(Σ p_i x_i)                 the server keeps the τ largest entries of the mean
 # ```
 #
-# The same in NumPy, which runs:
+# Here it is in NumPy:
 
 # %%
 import numpy as np
@@ -91,7 +91,7 @@ def fedgradmp(As, ys, tau, K, T):
 
 
 # %% [markdown]
-# That is all of it. There is no learning rate to tune, because a client solves small least-squares problems.
+# That is the whole algorithm. There is no learning rate to tune, because a client solves small least-squares problems.
 
 # %% tags=["parameters"]
 n_clients = 30  # N, clients of the federation
@@ -122,7 +122,7 @@ check_parameters(globals(), {
 # ## One round by hand
 #
 # A toy has 3 clients with 6 rows each, 8 features, and a signal with $\tau = 2$ nonzero entries: a small one at feature
-# 0 and a large one at feature 7. We run one round with $K = 2$. All numbers are shown in hundredths, a line for each
+# 0 and a large one at feature 7. We run one round with $K = 2$. All numbers are in hundredths, one line for each
 # client.
 
 # %%
@@ -147,7 +147,7 @@ show(r)
 
 # %% [markdown]
 # **Guess first.** Each client takes the four entries of $r$ with the largest magnitudes. Who takes feature 7? Who takes
-# feature 0? Read it off above, then run on.
+# feature 0? Look at the output above, then run on.
 #
 # **Identify and merge.** $\Lambda$ is empty, so $\hat\Gamma = \Gamma$.
 
@@ -172,14 +172,14 @@ b = [estimate(A, y, columns) for A, y, columns in zip(As, ys, Gamma_hat, strict=
 show(b)
 
 # %% [markdown]
-# **Prune.** Each keeps the two largest entries. Feature 7 stays, with a wrong value, and the other feature is wrong.
+# **Prune.** Each keeps the two largest entries. Feature 7 stays, with a wrong value; the other feature is wrong.
 
 # %%
 x = np.array([P(approx(b_i, 2), b_i) for b_i in b])
 show(x)
 
 # %% [markdown]
-# **Repeat** for $k = 2$. The gradient at the new $x$ is another one, and now $\Lambda$ is not empty:
+# **Repeat** for $k = 2$. The gradient at the new $x$ is different, and now $\Lambda$ is not empty:
 
 # %%
 r = [A.T @ (A @ x_i - y) / len(y) for A, y, x_i in zip(As, ys, x, strict=True)]
@@ -191,7 +191,7 @@ show(x)
 
 # %% [markdown]
 # At the first and the third client $\hat\Gamma$ now has both true features, 7 from the old model and 0 from the new
-# gradient, and least squares finds the signal. The second client has not found feature 0.
+# gradient. Least squares finds the signal. The second client has not found feature 0.
 #
 # **Average, and prune again.** The server forms the mean of the three answers and keeps its two largest entries.
 
@@ -202,9 +202,9 @@ show([mean, x_1])
 print("fedgradmp computes the same:", np.allclose(x_1, fedgradmp(As, ys, tau=2, K=2, T=1)))
 
 # %% [markdown]
-# The two clients that are right outvote the third, so the support is right after one round. The values are not yet,
-# because the second client has pulled the mean away. In the next round every client starts from the right support,
-# and fits it exactly:
+# The two clients that are right outvote the third, so the support is right after one round. The values are still wrong,
+# because the mean includes the second client. In the next round every client starts from the right support and fits it
+# exactly:
 
 # %%
 toy_errors = [np.linalg.norm(fedgradmp(As, ys, 2, 2, T) - toy.truth) / np.linalg.norm(toy.truth) for T in range(3)]
@@ -214,9 +214,9 @@ print(f"relative errors: {toy_errors[0]:.3g}, {toy_errors[1]:.3g}, then below 1e
 # %% [markdown]
 # ## Thirty clients
 #
-# Now the clients of the question. `make_sparse_regression` draws them the way the paper does: the entries of $A_i$ are
-# normal with mean $\mu_i$ and variance $1/i^{1.1}$, and the means are drawn from $N(0, \alpha)$. The larger $\alpha$,
-# the more the clients differ. That is their **heterogeneity**.
+# `make_sparse_regression` draws the clients of the question as the paper does: the entries of $A_i$ are normal with
+# mean $\mu_i$ and variance $1/i^{1.1}$, and the means are drawn from $N(0, \alpha)$. The larger $\alpha$, the more the
+# clients differ: it measures their **heterogeneity**.
 
 # %%
 def draw(seed):
@@ -228,11 +228,11 @@ fed = draw(picture_seed)
 As, ys = [client.features for client in fed.clients], [client.targets for client in fed.clients]
 
 # %% [markdown]
-# Every client has 20 equations for 200 unknowns. Together there would be 600 equations, more than enough, but rows may
-# be medical records, or too many to send. In **federated learning** they stay where they are.
+# Every client has 20 equations for 200 unknowns. Together they have 600 equations, which is more than enough, but rows
+# may be medical records, or too many to send. In **federated learning** they stay where they are.
 #
 # **Guess first.** After how many rounds is the signal found? And how many of the thirty clients would find it alone,
-# with the same algorithm and nobody to average with?
+# with the same algorithm but no one to average with?
 
 # %%
 models = [fedgradmp(As, ys, sparsity, local_iterations, T) for T in range(rounds + 1)]
@@ -241,11 +241,11 @@ end = [f"below {exact:g}"] if errors[-1] <= exact else []
 print("relative errors:", ", ".join([f"{error:.3g}" for error in errors[errors > exact]] + end))
 
 # %% [markdown]
-# The relative error is $\|x_t - x^\#\|_2 / \|x^\#\|_2$. It starts at 1, since $x_0 = 0$, and after three rounds nothing
-# but rounding is left.
+# The relative error is $\|x_t - x^\#\|_2 / \|x^\#\|_2$. It starts at 1, since $x_0 = 0$, and after three rounds only
+# rounding is left.
 #
-# **The library** has the algorithm as `fgmp.FedGradMP`, and `fgmp.simulate` runs it. Does it compute the same? Here it
-# is compared with the function above, after one, two and three rounds.
+# **The library** has the algorithm as `fgmp.FedGradMP`, and `fgmp.simulate` runs it. Here it is compared with the
+# function above, after one, two and three rounds.
 
 # %%
 method = fgmp.FedGradMP(sparsity=sparsity, local_iterations=local_iterations)
@@ -262,21 +262,20 @@ print(f"same support and same values: {sum(alike)} of {len(alike)} models")
 
 # %% [markdown]
 # `FedGradMP.client_update` and `FedGradMP.server_update` in [fedgradmp](../fgmp/fedgradmp.py) have the same lines in
-# the same order. There the selections go through a dictionary, because the paper allows signals that are sparse in any
-# set of atoms and not only in the standard basis; a gradient may be that of a minibatch, and other losses than least
-# squares are allowed.
+# the same order. There the selections use a dictionary, because the paper allows signals that are sparse in any set of
+# atoms and not only in the standard basis; gradients of minibatches and losses other than least squares are allowed.
 #
 # With one client there is nothing to average, and the algorithm is StoGradMP. With one client and all rows in each step
 # it is GradMP, and for least squares in the standard basis that is CoSaMP, a classic of compressed sensing.
 #
-# And this is what travelled, compared with the rows that stayed at home:
+# Here is what travelled, compared with the rows that stayed with a client:
 
 # %%
 sent, kept = result.history["bytes_up"][1] / n_clients, 8 * n_samples * (n_features + 1)
 print(f"a client sends {sent:.0f} bytes in a round; its rows and observations fill {kept / 1000:.3g} kB")
 
 # %% [markdown]
-# (What those bytes give away is in [16](16_what_the_server_may_see.ipynb).)
+# ([16](16_what_the_server_may_see.ipynb) shows what those bytes reveal.)
 #
 # ## Why it works
 #
@@ -293,12 +292,12 @@ print(counts[:, true[order]])
 
 
 # %% [markdown]
-# In round 1 wrong choices are many, but every client makes other ones, so none gets more than a few votes. The large
-# entries of the signal collect votes from many clients, and the mean keeps them. In round 2 every client starts from
-# these and has to look for the small entries only. In round 3 all thirty agree on the support, and with the support
-# known least squares is exact.
+# In round 1 there are many wrong choices, but they differ from client to client, so none gets more than a few votes.
+# The large entries of the signal collect votes from many clients, and the mean keeps them. In round 2 every client
+# starts from these and looks for the small entries only. In round 3 all thirty agree on the support, and with the
+# support known least squares is exact.
 #
-# One federation may be luck. Therefore repeat it with new data, and let each of the thirty clients try alone, too.
+# One success may be luck. Therefore we repeat it with new data, and let each of the thirty clients try alone, too.
 
 # %%
 def alone(client, truth):
@@ -328,8 +327,8 @@ alt(fig, "Relative error against rounds: each client alone stays near 1, togethe
 #
 # ## What was measured
 #
-# Two claims. A claim is a sentence that a run may refute. Its line begins with the verdict, then come its name and what
-# was measured, the median over the seeds and the range ([CLAIMS](../CLAIMS.md) has all of them).
+# A claim is a sentence that a run may refute. Its line gives the verdict, its name and what was measured: the median
+# over the seeds and the range ([CLAIMS](../CLAIMS.md) has all of them).
 
 # %% tags=["hide-input"]
 generous, end = exact**0.5, np.array(together)[:, -1]
@@ -344,7 +343,7 @@ claim("start-alone", f"{sizes}alone, at most one client in three reaches {genero
 # %% [markdown]
 # ## What differs from the paper, and why
 #
-# - **The sizes.** They are small, so that a client alone fails. The paper's sizes, and minibatches, come in
+# - **The sizes.** They are small, so that a client alone fails. The paper's sizes and minibatches come in
 #   [01_linear_convergence](01_linear_convergence.ipynb).
 # - **Lambda.** The pseudo-code of the paper sets $\Lambda = \emptyset$ once, and does not say what $\Lambda$ is when a
 #   new round starts. Here each client begins with the support of the model it receives, because the proof of Lemma 3
@@ -354,8 +353,7 @@ claim("start-alone", f"{sizes}alone, at most one client in three reaches {genero
 #
 # ## When not to use it
 #
-# FedGradMP is for clients that share one sparse truth and may not share rows. Where that is not so, something else
-# serves better:
+# FedGradMP is for clients that share one sparse truth and may not share rows. Otherwise something else is better:
 #
 # - **Rows that may be pooled.** Pool them: any sparse regression on all rows does as well, and is simpler
 #   ([15](15_your_own_data.ipynb)).
@@ -363,50 +361,49 @@ claim("start-alone", f"{sizes}alone, at most one client in three reaches {genero
 #   Take five gradient steps, or `SharedSupportGradMP`, which adds sums of all rows before it decides
 #   ([14](14_add_up_before_deciding.ipynb)).
 # - **Identical columns**: features that are equal, or nearly, at every client. No average over clients tells them
-# apart. A random dictionary mixes them, and then the model has no features to read off
-# ([08](08_gaussian_dictionary_rip.ipynb)).
-# - **Clients that disagree**: a private feature as large as the shared ones. The average of their models fits none of
-#   them ([13](13_clients_that_disagree_fail_or_lie.ipynb)).
-# - **A truth that is not sparse**, as an image classifier has: FedAvg is as good or better
-#   ([09](09_digits_by_writer.ipynb)); a dense federated ridge predicts better at each of four new hospitals than
-#   the columns that were chosen ([15](15_your_own_data.ipynb)).
-# - **Clients that may lie.** A false update that is well formed goes undetected; a median holds against few of them
+#   apart. A random dictionary mixes them, but then the model no longer names features
+#   ([08](08_gaussian_dictionary_rip.ipynb)).
+# - **Clients that disagree**: if private features are as large as shared ones, the average of the models fits no client
+#   ([13](13_clients_that_disagree_fail_or_lie.ipynb)).
+# - **A truth that is not sparse**, as in image classification: FedAvg is as good or better
+#   ([09](09_digits_by_writer.ipynb)); a dense federated ridge predicts better than the chosen columns at each of four
+#   new hospitals ([15](15_your_own_data.ipynb)).
+# - **Clients that may lie.** A well-formed false update goes undetected; a median withstands only few of them
 #   ([13](13_clients_that_disagree_fail_or_lie.ipynb)).
 # - **A proof of privacy with few clients.** Masks hide all but the sum. Noise that hides one client among a dozen
-#   leaves nothing of the model ([16](16_what_the_server_may_see.ipynb)).
+#   swamps the model ([16](16_what_the_server_may_see.ipynb)).
 #
-# Nor is it made for times to an event or for mixed models.
+# It is not made for times to an event or for mixed models either.
 #
 # ## The answer
 #
 # Yes: in each round every client identifies features by its gradient, fits them by least squares and prunes, and the
-# server averages the answers and prunes again. So the thirty clients recover the signal on all 10 seeds, with errors
-# below 1e-14, where alone 2 of 30 clients do (median). It works because wrong choices scatter and right ones coincide.
-# No measurement leaves its client, and no learning rate is tuned.
+# server averages the answers and prunes again. The thirty clients recover the signal on all 10 seeds, with errors below
+# 1e-14; alone, 2 of 30 clients do (median). No measurement leaves its client, and no learning rate is tuned.
 #
 # ## Predict, then change
 #
-# Each line is a change of one parameter. Guess what the curves will look like, then unfold.
+# Each item changes one parameter. Guess what the curves will look like, then unfold.
 #
 # 1. **`sparsity: 7`.** Two more nonzeros, the same 20 rows. Will the federation need one more round, or two?
 #
 #    <details><summary>What comes out</summary>
 #
 #    It fails. The orange curve stays at the top beside the grey one. Now $3\tau = 21$, one more than the rows, so an
-#    exact solution fits its features whatever the truth is: the error after ten rounds is 1.14 in the median over ten
-#    seeds, no better than the zero model. [19](19_how_few_rows.ipynb) is about this edge.
+#    exact solution fits whatever the truth is: the error after ten rounds is 1.14 in the median over ten seeds, no
+#    better than the zero model. [19](19_how_few_rows.ipynb) is about this threshold.
 #
 #    ```text
 #    [does not hold] start-together: 1.14 (0.631 to 1.71, 10 seeds)
 #    ```
 #
 #    </details>
-# 2. **`alpha: 0`.** All means are zero, and the clients differ only by their variances. How far does round 1 get?
+# 2. **`alpha: 0`.** All means are zero, and the clients differ only by their variances. What error does round 1 leave?
 #
 #    <details><summary>What comes out</summary>
 #
-#    It gets further: it leaves an error of 0.31, in place of 0.60, because every client sees some of the signal, and 9
-#    of 30 clients succeed alone, in place of 2.
+#    It leaves 0.31 instead of 0.60, because every client sees some of the signal, and 9 of 30 clients succeed alone
+#    instead of 2.
 #
 #    ```text
 #    relative errors: 1, 0.314, 0.0307, below 1e-14
@@ -414,11 +411,11 @@ claim("start-alone", f"{sizes}alone, at most one client in three reaches {genero
 #    ```
 #
 #    </details>
-# 3. **`n_clients: 5`.** A sixth of the voters. Is their vote still enough?
+# 3. **`n_clients: 5`.** This is a sixth of the voters. Are they still enough?
 #
 #    <details><summary>What comes out</summary>
 #
-#    With 20 rows it is: all ten seeds end below 1e-14. With 16 rows it is not always
+#    With 20 rows they are: all ten seeds end below 1e-14. With 16 rows they are not always
 #    ([19](19_how_few_rows.ipynb)).
 #
 #    ```text
@@ -436,5 +433,5 @@ claim("start-alone", f"{sizes}alone, at most one client in three reaches {genero
 # - D. Needell, J. A. Tropp, *CoSaMP: iterative signal recovery from incomplete and inaccurate samples*, Applied and
 #   Computational Harmonic Analysis 26(3), 301-321, 2009.
 #
-# Next: [19_how_few_rows](19_how_few_rows.ipynb), because twenty rows were enough for five nonzeros, and nothing here
-# says how many a client needs, or what else can spoil what it sees.
+# Next: [19_how_few_rows](19_how_few_rows.ipynb), because twenty rows were enough for five nonzeros, but nothing here
+# says how many a client needs, or what else distorts what it sees.

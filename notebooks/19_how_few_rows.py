@@ -16,12 +16,10 @@
 # ![Share of exact recoveries against rows: a jump above 15, earlier with steps or sums](pictures/19_how_few_rows.png)
 #
 # With exact least squares (solid orange) the federation fails at $3\tau = 15$ rows and succeeds with one row more. Five
-# gradient steps (dashed) move that edge down, and clients that add up sums before they choose a support (purple) need
-# two rows.
+# gradient steps (dashed) need fewer, and clients that add up sums before they choose a support (purple) need two.
 #
 # **The idea of this book.** A client's gradient is *what is missing, seen through $A^\top A/m$*. Four things distort
-# this view: few rows, a common mean, identical columns, and clients that disagree. Three of them have a remedy. Their
-# pictures are here, and other chapters come back to them.
+# this view: few rows, a common mean, identical columns, and clients that disagree. Three of them have a remedy.
 #
 # **What you need.** The algorithm of [00_start_here](00_start_here.ipynb), with its letters. All symbols are in
 # [one table](../docs/symbols.md).
@@ -58,14 +56,14 @@ check_parameters(globals(), {
 # %% [markdown]
 # ## What a gradient shows
 #
-# Let $e = x^\# - x$ be what is missing from a model $x$. A client cannot see $e$. It sees its residuals
-# $y - Ax = Ae$, and if it sends them back through its own matrix, it gets its negative gradient:
+# Let $e = x^\# - x$ be what is missing from a model $x$. A client cannot see $e$. It sees its residuals $y - Ax = Ae$,
+# and if it multiplies them by $A^\top/m$, it gets its negative gradient:
 #
 # $$-\nabla f(x) \;=\; \tfrac1m A^\top A\,e .$$
 #
-# If $A^\top A/m$ were the identity, a client would see $e$ itself. So FedGradMP identifies features where the gradient
-# is largest, in the hope that the model lacks most there. Now spoil the view of 40 features, of which three are
-# missing, in four ways.
+# If $A^\top A/m$ were the identity, a client would see $e$ itself. FedGradMP therefore identifies features where the
+# gradient is largest, in the hope that the model lacks most there. Here are four distortions of that view, with 40
+# features of which three are missing.
 
 # %%
 import numpy as np
@@ -97,7 +95,7 @@ sights = [
 ]
 
 # %% [markdown]
-# **Few rows** blur the view, because columns that should be orthogonal are not. Every client is blurred in another way,
+# **Few rows** blur the view, because columns that should be orthogonal are not. The blur differs from client to client,
 # so a sum over the clients is a remedy. The picture adds their gradients, as the method of
 # [14](14_add_up_before_deciding.ipynb) does. FedGradMP does not: it averages the pruned models that the clients send,
 # which works like a vote.
@@ -108,12 +106,12 @@ alt(see_through(sights[:2], taken=6), """Few rows, and the sum over thirty clien
     missing.""")
 
 # %% [markdown]
-# *With few rows the gradient is wrong in many places; the sum of thirty gradients is nearly what is missing. Left
-# $A^\top A/m$: red is positive, blue negative, white zero. Right what is missing (grey) and minus the gradient
-# (orange), each scaled to 1. Dots: the $2\tau = 6$ entries that a client would take.*
+# *With few rows the gradient is wrong in many places; the sum of thirty gradients is nearly what is missing. On the
+# left is $A^\top A/m$: red is positive, blue negative, white zero. On the right are what is missing (grey) and minus
+# the gradient (orange), each scaled to 1; dots mark the $2\tau = 6$ entries that a client would take.*
 #
-# **A common mean** drowns it: all columns point in nearly the same direction, and the gradient says "more of
-# everything". The remedy is to centre, which means that each client subtracts from each column its mean
+# **A common mean** hides it: all columns point in nearly the same direction, and the gradient says "more of
+# everything". The remedy is to centre: each client subtracts from each column its mean
 # ([01](01_linear_convergence.ipynb)).
 
 # %% tags=["hide-input"]
@@ -123,11 +121,10 @@ alt(see_through(sights[2:4], taken=6), """A common mean, and centred columns. Ab
 # %% [markdown]
 # *With a common mean all entries of the gradient are alike; with centred columns those that are missing stand out.*
 #
-# **Identical columns**: every client sees each missing feature twice, and no sum or average can separate the two. The
-# remedy is to mix, which means to write the model as a sum of a few random mixtures of the features. Such a mixture is
-# an *atom*, and all of them together are a *random dictionary* ([08](08_gaussian_dictionary_rip.ipynb)). Two atoms are
-# hardly ever alike, so the gradient can tell them apart. But the question is another one then: the model names atoms
-# and no longer features.
+# **Identical columns** show every client each missing feature twice, and no sum or average can separate the two. The
+# remedy is to write the model as a sum of a few random mixtures of the features. Such a mixture is an *atom*, and all
+# of them together are a *random dictionary* ([08](08_gaussian_dictionary_rip.ipynb)). Two atoms are hardly ever alike,
+# so the gradient can tell them apart. But this answers another question: the model then names atoms, not features.
 
 # %% tags=["hide-input"]
 alt(see_through(sights[4:6], taken=6), """Identical columns, and a random dictionary. Above the picture has a second
@@ -137,10 +134,10 @@ alt(see_through(sights[4:6], taken=6), """Identical columns, and a random dictio
 # %% [markdown]
 # *With identical columns each missing entry is seen in two places, 20 features apart; with atoms it is seen in one.*
 #
-# **Clients that disagree** see well, but not the same. Their sum shows the mean of what they miss, and the feature that
-# one client has alone (grey without orange) is not in it. No algorithm makes one model fit clients whose truths
-# differ; one has to decide what the common model should represent. That such clients may also lose features which they
-# share is another matter, for which there is a remedy ([13](13_clients_that_disagree_fail_or_lie.ipynb)).
+# **Clients that disagree** each see their own truth clearly. Their sum shows the mean of what they miss, without the
+# feature that one client has alone (grey without orange). No algorithm makes one model fit clients whose truths differ;
+# one has to decide what the common model should represent. Such clients may also lose features that they share; for
+# that there is a remedy ([13](13_clients_that_disagree_fail_or_lie.ipynb)).
 
 # %% tags=["hide-input"]
 alt(see_through(sights[6:], taken=6), """Clients that disagree: one, and the sum of thirty. Above a client's gradient is
@@ -177,7 +174,7 @@ alt(images(matrices, titles, columns=1, width=7, vmin=-3, vmax=3), """The matric
 # mean sets how dark a matrix is; a small variance makes it look flat.*
 #
 # **Guess first.** At the start a client identifies ten of 200 features, and five are in the signal. By chance it would
-# find 0.25 of them. How many does its gradient find, if the mean of its entries is small, and if it is large?
+# find 0.25 of them. How many does its gradient find if the mean of its entries is small, and if it is large?
 
 # %%
 def true_among_first(fed):
@@ -198,18 +195,18 @@ print(f"of {2 * sparsity} features taken, {by_fifth[0]:.2g} are true where means
       f"{by_fifth[-1]:.2g} where they are largest, {chance:.2g} by chance (medians)")
 
 # %% [markdown]
-# That is little, but more than chance, and it is enough, because the wrong ones scatter. A client with a large mean is
-# nearly blind. It is not lost: with the server's model it gets the features that others have identified, and fits them
-# by least squares, which needs no gradient.
+# That is little but more than chance, and it is enough, because the wrong ones scatter. A client with a large mean is
+# nearly blind. But the server's model brings it the features that others have identified, and it fits them by least
+# squares, which needs no gradient.
 #
 # ## How few rows?
 #
-# Now give the clients fewer rows, or more, and ask how often the federation finds the signal. Three ways: least squares
+# How often does the federation find the signal with fewer rows, or with more? We compare three methods: least squares
 # on $\hat\Gamma$ (Algorithm 1, `Exact`); five gradient steps in its place and three times the rounds (Algorithm 2); and
-# `SharedSupportGradMP`, this project's own, whose clients choose the support together.
+# this project's `SharedSupportGradMP`, whose clients choose the support together.
 #
-# **Guess first.** $\hat\Gamma$ has up to $3\tau = 15$ features. What will happen to the exact way at 15 rows, and what
-# at 8? Which is worse?
+# **Guess first.** $\hat\Gamma$ has up to $3\tau = 15$ features. How will exact solutions do with 15 rows, and with 8?
+# Which is worse?
 
 # %%
 ways = {
@@ -242,8 +239,8 @@ alt(fig, """Share of seeds with exact recovery against rows of a client: with ex
     above three tau rows, with five gradient steps it rises earlier, with a shared support two rows are enough.""")
 
 # %% [markdown]
-# *Exact solutions fail up to $3\tau$ rows and succeed with one more. Data without noise; the share of the seeds that
-# end with an error that counts as exact.*
+# *Exact solutions fail up to $3\tau$ rows and succeed with one more. The data have no noise; the vertical axis is the
+# share of the seeds that end with an error that counts as exact.*
 
 # %%
 middle = {m: float(f"{e:.2g}") for m, e in zip(samples, np.median(ends["FedGradMP, exact"], axis=0), strict=True)}
@@ -252,17 +249,17 @@ print("exact solutions, last error by rows:", {m: middle[m] for m in samples if 
 # %% [markdown]
 # A client fits up to $3\tau$ features at once: the $\tau$ of its model, and $2\tau$ that it adds. With exactly $3\tau$
 # rows these fit any observations without error, whether or not they are the right features, and the values are wrong.
-# The error is largest *at* this edge. With still fewer rows many fits are exact, and the one that is taken is that of
-# minimum norm; it has small entries, and they hardly move the average.
+# The error is largest *at* this threshold. With fewer rows many fits are exact, and the library takes the one of
+# minimum norm; its entries are small, so they hardly move the average.
 #
-# The edge belongs to the **exact solution**, not to the algorithm. A few gradient steps do not fit $3\tau$ features
-# without error, and the mean of the clients finds the signal with fewer rows, only in more rounds. Where the clients
-# choose the support together, two rows are enough ([14](14_add_up_before_deciding.ipynb)).
+# The threshold is due to the **exact solution**, not to the algorithm. A few gradient steps do not fit $3\tau$ features
+# without error, and the mean of the clients finds the signal with fewer rows, but in more rounds. Clients that choose
+# the support together need still fewer ([14](14_add_up_before_deciding.ipynb)).
 #
 # ## Turn it yourself
 #
-# `play` runs the algorithm and draws the votes of three rounds, in a moment. Here it is at the edge, with gradient
-# steps. Change the arguments: 15 and 16 rows with `solver="exact"`, no heterogeneity, five clients of thirty.
+# `play` runs the algorithm and draws the votes of three rounds. Here it runs at the threshold, with gradient steps.
+# Change the arguments: 15 and 16 rows with `solver="exact"`, no heterogeneity, five clients of thirty.
 
 # %%
 play(rows=15, alpha=1, clients=30, solver="five steps", rounds=30)
@@ -278,7 +275,7 @@ sliders()
 # %% [markdown]
 # ## What was measured
 #
-# Two claims, with their verdicts ([CLAIMS](../CLAIMS.md) has all of them).
+# Two claims with their verdicts ([CLAIMS](../CLAIMS.md) has all of them):
 
 # %% tags=["hide-input"]
 edge, steps = 3 * sparsity, ends["FedGradMP, five steps"]
@@ -298,33 +295,32 @@ if {edge, edge + 1} <= set(samples):
 #
 # - **The experiment.** The paper has no experiment on the number of rows; its clients have enough. Its sizes come in
 #   [01_linear_convergence](01_linear_convergence.ipynb).
-# - **Few rows.** Algorithm 1 asks for the minimiser of $f_i$ on $\hat\Gamma$. With fewer rows than columns there are
-#   many, and the library takes the one of minimum norm.
+# - **Few rows.** Algorithm 1 asks for the minimiser of $f_i$ on $\hat\Gamma$. With fewer rows than columns it is not
+#   unique.
 #
 # ## The answer
 #
 # A client that solves exactly needs more than $3\tau$ rows: with 15 none of the 10 seeds is recovered, and with 16 all
-# are. With five gradient steps in place of exact solutions 9 seeds are recovered at 15 rows. With a support that is
-# chosen in common two rows are enough. Few rows are one of four things that distort the view of a client; a common mean
-# and identical columns have remedies too, and clients that disagree have none.
+# are. With five gradient steps instead of exact solutions 9 seeds are recovered at 15 rows. The view of a client is
+# also distorted by a common mean, by identical columns, and by clients that disagree; only the last has no remedy.
 #
 # ## Predict, then change
 #
 # Guess what the orange curve will look like, then unfold.
 #
-# 1. **`n_clients: 5`.** A sixth of the clients. Does the edge stay where it is?
+# 1. **`n_clients: 5`.** This is a sixth of the clients. Does the threshold stay where it is?
 #
 #    <details><summary>What comes out</summary>
 #
 #    It becomes a slope: with 16 rows only half of the seeds are recovered, where thirty clients recovered all. A likely
-#    reason is that among few clients two that err in one place already mislead the server.
+#    reason is that, among few clients, two that make the same mistake already mislead the server.
 #
 #    ```text
 #    [holds in part] start-rows: 0 % of the seeds with 15 rows, 50 % with 16
 #    ```
 #
 #    </details>
-# 2. **`sparsity: 4`, `samples: [8, 11, 12, 13, 20]`.** One nonzero less. Where is the edge now?
+# 2. **`sparsity: 4`, `samples: [8, 11, 12, 13, 20]`.** There is one nonzero less. Where is the threshold now?
 #
 #    <details><summary>What comes out</summary>
 #
@@ -336,12 +332,12 @@ if {edge, edge + 1} <= set(samples):
 #    ```
 #
 #    </details>
-# 3. **`alpha: 10`.** Larger means, so that more clients are blind. Who suffers more, exact solutions or gradient steps?
+# 3. **`alpha: 10`.** Larger means make more clients blind. Which suffer more, exact solutions or gradient steps?
 #
 #    <details><summary>What comes out</summary>
 #
 #    The exact solutions: with 16 rows half of the seeds are recovered. Five gradient steps still recover nine seeds of
-#    ten with 15 rows. Clients whose means are largest now identify 0.25 true features of ten, which is chance.
+#    ten with 15 rows. Clients with the largest means now identify 0.25 true features of ten, which is chance.
 #
 #    ```text
 #    of 10 features taken, 1.2 are true where means are smallest, 0.25 where they are largest, 0.25 by chance (medians)
