@@ -10,21 +10,20 @@
 # # Linear convergence: how fast is FedGradMP when the clients differ?
 #
 # **Question.** Does the error of FedGradMP fall at least as fast as a straight line on a logarithmic axis, however
-# different the clients are? And are greater differences slower?
+# different the clients are? Does greater heterogeneity slow convergence?
 #
 # [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
 #
 # ![Relative error against rounds, six heterogeneities, with and without noise](pictures/01_linear_convergence.png)
 #
 # Without noise every curve, a median of twenty seeds, falls to rounding error within ten rounds, at every
-# heterogeneity; greater differences between the clients cost a few rounds. With noise the error stops a few times above
-# the floor.
+# heterogeneity; a greater one costs a few rounds. With noise the error stops a few times above the floor.
 #
 # **What you will see**
 # - the error curves of Figure 1 of the paper, without noise and with noise, against the line of their first round;
 # - what the clients see in their first iterations, and why that makes the first round the slowest;
 # - how far above the best possible error the noisy runs end, and what keeps them there;
-# - one line that removes it.
+# - one line of code that removes the effect of heterogeneity.
 #
 # **Where it stands in the paper.** Theorem 1 (Section III) and Figure 1 (Section V-A). If the algorithm is new to you,
 # read [00_start_here](00_start_here.ipynb) first. Symbols are in [one table](../docs/symbols.md).
@@ -75,8 +74,8 @@ from fgmp.sparse_model import SparseModel
 #
 # Theorem 1 promises $\mathbb{E}\,\|x_t - x^*\|_2^2 \le \kappa^t\, \|x_0 - x^*\|_2^2 + \text{residual}$ with $\kappa <
 # 1$: **linear convergence**, a straight line on a logarithmic axis, down to a residual that is zero without noise. It
-# is an upper bound. It asks that any few columns of a client be nearly orthogonal, by a condition number $c$ below
-# about 1.1. No client here comes near that, as we shall measure; how the theorem works is in
+# is an upper bound. It requires that any few columns of a client be nearly orthogonal, with a condition number $c$
+# below about 1.1. No client here comes near that, as measured below; how the theorem works is in
 # [06](06_convergence_theorem.ipynb).
 
 # %%
@@ -107,14 +106,14 @@ print("relative errors:", ", ".join([f"{error:.3g}" for error in start[start > e
 
 
 # %% [markdown]
-# The error falls, and then it is gone. Once a client has found the true support, its restricted least squares returns
-# $x^\#$ itself up to rounding, and an average of exact models is exact. So a run is a search for features, and it ends
-# in one step.
+# Once a client has found the true support, its restricted least squares returns $x^\#$ up to rounding, and an average
+# of exact models is exact. A run is therefore a search for features, and when they are found, the error is gone in one
+# step.
 #
 # ## The experiment of Figure 1
 #
-# Now the paper's federation, for every $\alpha$ and every $K$, twice: without noise, and with Gaussian noise added to
-# the observations. For one seed, all $\alpha$ share the signal $x^\#$, the random numbers behind the matrices, and the
+# We run the paper's federation for every $\alpha$ and every $K$, without noise and with Gaussian noise added to the
+# observations. For one seed, all $\alpha$ share the signal $x^\#$, the random numbers behind the matrices, and the
 # minibatches. Only the size of the clients' means changes, so differences between the $\alpha$ are paired.
 #
 # With noise no method can reach zero. Two floors show what can be reached:
@@ -132,8 +131,7 @@ def floors(fed):
 
 
 # %% [markdown]
-# We run every $\alpha$ and every $K$ on all seeds, with and without noise, and record the error after each round. A
-# run that is exact has nothing left to gain. It stops there, and its curve is continued level.
+# We record the error after each round. An exact run stops, and its curve is continued level.
 
 # %% tags=["hide-input"]
 ERRORS = fgmp.History(objective_on=0)  # without objectives, which take a pass over all rows
@@ -177,8 +175,8 @@ alt(fig, """Relative error against rounds for six heterogeneities. Left, without
 
 # %% [markdown]
 # *Figure 1 of the paper, with one local iteration a round: the larger $\alpha$, the later the drop. Lines are medians
-# over the seeds; bands, drawn for the smallest and the largest $\alpha$, run from the lower to the upper quartile.
-# "Pooled" and "average" are the two floors.*
+# over the seeds; bands, drawn for the smallest and the largest $\alpha$, are quartiles. "Pooled" and "average" are the
+# two floors.*
 #
 # How many rounds does each run need until its error counts as exact?
 
@@ -197,15 +195,15 @@ for K, runs in zip(Ks, needed, strict=True):
 print(f"the restricted condition number c of the best client of any seed is at least {min(best):.3g}")
 
 # %% [markdown]
-# A larger $\alpha$ costs rounds. Three local iterations save rounds of communication, not work at the clients: a run
-# with $K = 3$ makes more local iterations in all than one with $K = 1$. And the theorem's condition is met by no
-# client of any seed, so these runs cannot confirm its constants. They show what happens where it gives no guarantee.
+# Three local iterations save rounds of communication, not work at the clients: a run with $K = 3$ makes more local
+# iterations in all than one with $K = 1$. No client of any seed meets the theorem's condition, so these runs show what
+# happens where it gives no guarantee.
 #
 # ## Is it a straight line?
 #
-# The theorem speaks of the mean squared error, so take its root: the root-mean-square error over the seeds. Through
-# its values at rounds 0 and 1 goes one straight line, $q^t$, where $q$ is the factor of the first round. If the curve
-# stays on or below that line, the convergence is at least linear with the factor $q$.
+# The theorem bounds the mean squared error, so we take its root over the seeds. One straight line, $q^t$, goes through
+# its values at rounds 0 and 1, where $q$ is the factor of the first round. If the curve stays on or below that line,
+# the convergence is at least linear with the factor $q$.
 
 # %%
 rms = np.sqrt(np.mean(noiseless**2, axis=2))  # [K, alpha, round]
@@ -228,36 +226,34 @@ alt(fig, """Root-mean-square error against rounds for the smallest and the large
 # *Each curve stays below its straight line. Solid: the error with one local iteration, down to $10^{-4}$. Dotted: the
 # line through its first round.*
 #
-# So "linear" is true as an upper bound, which is what the theorem says, and a weak one: at the largest $\alpha$ the
-# line itself has hardly fallen after fourteen rounds. Nor does every single round of every run gain.
+# So "linear" is true as an upper bound, as the theorem says, but it is a weak one: at the largest $\alpha$ the line has
+# hardly fallen after fourteen rounds. Not every single round of every run reduces the error.
 #
-# ### Are greater differences slower?
+# ### Does greater heterogeneity slow convergence?
 #
-# All $\alpha$ share their random numbers, so ask each seed by itself. Kendall's rank correlation compares the order
-# of the factors by which the first round shrinks the error with the order of the $\alpha$. It is 1 if every larger
+# All $\alpha$ share their random numbers, so each seed answers by itself. Kendall's rank correlation compares the order
+# of the factors by which the first round reduces the error with the order of the $\alpha$. It is 1 if every larger
 # $\alpha$ is slower, and 0 if there is no connection.
 #
 # ## Why clients that differ are slow
 #
-# [19](19_how_few_rows.ipynb) draws it for one client. The negative gradient is what is missing, seen through
-# $A^\top A/m$, and a large mean drowns that view: the client sees "more of everything" or "less of everything", until
-# the sum of its model is right. With $A = \mu_i\,1 1^\top + \sigma_i G$, where the entries of $G$ have mean zero and
-# variance 1,
+# [19](19_how_few_rows.ipynb) draws it for one client: a large mean hides what is missing, and the gradient says "more
+# of everything" or "less of everything", until the sum of the model is right. With $A = \mu_i\,1 1^\top + \sigma_i G$,
+# where the entries of $G$ have mean zero and variance 1,
 #
 # $$\tfrac1m A^\top A e \;\approx\; \sigma_i^2 e \;+\; \mu_i^2 (1^\top e)\,1 \;+\; \mu_i\sigma_i\,(1^\top e)\,
 # \tfrac1m G^\top 1 \;+\; \mu_i\sigma_i\,(\tfrac1m 1^\top G e)\,1.$$
 #
-# The first term is what the client is after. The second and the last lift all entries alike. The third is noise that
-# differs from feature to feature. A larger $\alpha$ makes the means larger, and so more clients blind. Clients with a
-# late number are hit first, because their entries have small variances, beside which even a small mean is large. So the
-# name "heterogeneity" is a little misleading: without noise all clients have the same solution, and disagree about
-# nothing.
+# The first term is what the client looks for. The second and the last raise all entries equally. The third is noise
+# that differs from feature to feature. A larger $\alpha$ makes the means larger, and therefore more clients blind.
+# Clients with high numbers are affected first, because their entries have small variances, so even a small mean is
+# relatively large. The name "heterogeneity" is slightly misleading: without noise all clients have the same solution.
 #
-# This can be counted. How many of the $\tau$ features of the signal are among those that a client merges in its first
-# local iteration, in its second and in its third, from the zero model and with all its rows?
+# How many of the $\tau$ features of the signal are among those that a client merges in its first, second and third
+# local iteration, from the zero model and with all its rows?
 #
 # **Guess first.** A client merges $2\tau = 20$ of 1000 features, and 10 are in the signal, so chance gives 0.2. How
-# many will it be in the first iteration at $\alpha = 0$, and at $\alpha = 10$?
+# many will there be in the first iteration at $\alpha = 0$, and at $\alpha = 10$?
 
 # %%
 def merged_features(client, truth):
@@ -297,18 +293,18 @@ print(f"true features merged: {shown[0]} at alpha = {alphas[0]:g}; {shown[-1]} a
 # %% [markdown]
 # *The larger $\alpha$, the fewer true features a client merges. Medians and quartiles over ten seeds, means over every
 # fifth client.* At $\alpha = 0$ a client merges half of the signal at once, and nearly all of it in three iterations.
-# At $\alpha = 10$ it begins with less than half a feature, where chance gives 0.2. Least squares then fits the sum with
-# whatever features were taken, so the next gradient is less blind; but pruning to $\tau$ features spoils the sum again,
-# so the gain is small, and three iterations alone do not find the signal. What does find it is the federation: the
-# clients with small means see their features in the first round, and from the second round on all others merge these
-# with their own and have less to look for. For $K = 1$ the first, blind iteration is the whole first round.
+# At $\alpha = 10$ it begins with less than half a feature. Least squares then fits the sum with whatever features were
+# taken, so the next gradient shows more; but pruning to $\tau$ features changes the sum again, so the gain is small,
+# and three iterations alone do not find the signal. The federation does: clients with small means identify features in
+# the first round, and from the second round on all others merge these with their own and have fewer to find. For $K =
+# 1$ the first, blind iteration is the whole first round.
 #
 # ## Where the noisy runs end
 #
-# Divide the last error of each noisy run by the error of pooled least squares on the true support, on the same data.
-# And change one line of the algorithm, to find out what keeps the error there: `Centred` takes the mean off a gradient
-# before the client chooses from it ([variants](book/variants.py) has its six lines). That removes what lifts all
-# entries alike, and nothing else.
+# We divide the last error of each noisy run by the error of pooled least squares on the true support, on the same data.
+# To find out what keeps the error there, we change one line of the algorithm: `Centred` subtracts the mean from a
+# gradient before the client chooses from it ([variants](book/variants.py) has its six lines). That removes only what
+# raises all entries equally.
 
 # %%
 def last_centred(alpha, seed):
@@ -336,23 +332,22 @@ alt(fig, """Last error over that of pooled least squares, against alpha: FedGrad
 
 # %% [markdown]
 # *FedGradMP has its peak at a small $\alpha$, and `Centred` has none. Medians over the seeds, with quartiles for the
-# smallest $K$; `Centred` is drawn over three seeds. A value of 1 is pooled least squares on the true support.*
+# smallest $K$; `Centred` is drawn over three seeds. A value of 1 is the pooled floor.*
 #
 # Three things separate FedGradMP from 1. The first is the average: with equal weights a client with weak rows (small
-# variance) counts as much as one with strong rows, as the grey line shows. The second is the price of not knowing the
-# support. Each client fits up to $3\tau$ columns, of which $2\tau$ were chosen because they correlate with its noise,
-# and prunes without fitting again. At $\alpha = 0$ there is no more than these two.
+# variance) counts as much as one with strong rows, as the grey line shows. The second is that the support is not known:
+# each client fits up to $3\tau$ columns, of which $2\tau$ were chosen because they correlate with its noise, and prunes
+# without fitting again.
 #
-# The third is the peak at a small positive $\alpha$, and `Centred` says what it is: without the common part of the
-# gradient there is no peak. Our reading: pruning leaves the sum of the model a little wrong, so the gradients of
-# clients with a mean get a common part again. It makes them choose nearly the same columns in every round, so their
-# errors do not average out over the rounds, and the error rises again after its minimum. At $\alpha = 0$ there is no
-# common part. By this reasoning a large $\alpha$ should be worst, yet the level falls; we have not measured why.
+# The third, which makes the peak at a small positive $\alpha$, is the common part of the gradient: `Centred` is without
+# it and has no peak. We believe that pruning leaves the sum of the model slightly wrong, so this part returns, and
+# makes clients with a mean choose nearly the same columns in every round, so that their errors do not average out. By
+# this reasoning a large $\alpha$ should be worst, yet the level falls; we have not measured why.
 #
 # ## One line that removes it
 #
-# The flood comes from the means of a client's columns, and the client knows them. If it subtracts from every column its
-# mean, and from its observations theirs, the model fits as before,
+# The common part comes from the means of a client's columns, which the client knows. If it subtracts from every column
+# its mean, and from its observations theirs, the model fits as before,
 #
 # $$y_i - \bar y_i = (A_i - \bar A_i)\, x^\# ,$$
 #
@@ -369,10 +364,9 @@ def centre(fed):
 
 
 # %% [markdown]
-# What the client sees before and after is drawn in [19](19_how_few_rows.ipynb): first "more of everything", then what
-# is missing.
+# [19](19_how_few_rows.ipynb) draws what a client sees before and after.
 #
-# How many rounds does that save, with one local iteration? And where do the noisy runs end, with the largest $K$?
+# How many rounds does that save with one local iteration? And where do the noisy runs end with the largest $K$?
 
 # %%
 def both(alpha, seed):
@@ -413,10 +407,9 @@ alt(fig, """Left, rounds until exact against alpha: they grow for the clients as
 # *With column means subtracted $\alpha$ costs no rounds, and the peak is gone. Medians over ten seeds, with their
 # ranges. A run that is not exact after all rounds is drawn one above them.*
 #
-# The line is level, and it has to be: with the means gone, the matrices of a seed are the same at every $\alpha$. So
-# the heterogeneity of these data is one that a client can remove by itself, before anything is sent; how many rounds
-# that saves is what the picture shows. (`Centred`, which only changes the choice, is weaker: the values are still
-# fitted to columns with a mean.)
+# The line must be level: without the means, the matrices of a seed are the same at every $\alpha$. So a client can
+# remove this kind of heterogeneity by itself, before anything is sent. (`Centred`, which only changes the choice, is
+# weaker: the values are still fitted to columns with a mean.)
 
 # %% [markdown]
 # ## What was measured
@@ -469,36 +462,35 @@ claim("fig1-centred", f"column means subtracted, noiseless, K = {Ks[0]}: as many
 # - **The values of $\alpha$ and $K$, and the noise,** are not printed in Section V-A. Here $\alpha$ runs from 0 to 10,
 #   and $K$ is 1 and 3. The noise variance is $4 \cdot 10^{-6}$, the one that the paper uses for the same data in
 #   Section V-D (Figure 10). All of them are parameters of this notebook.
-# - **Twenty seeds.** The paper does not say how many runs its curves are made of. One run can hide the effect of
+# - **Twenty seeds.** The paper does not say how many runs its curves are made of. A single run can hide the effect of
 #   $\alpha$: with $K = 3$ and $\alpha \ge 0.5$ all runs are exact after 3 to 5 rounds.
 # - **$N(\mu, v)$ is mean and variance.** The paper says so for the data; for the noise we read it so. The mean $\mu_i$
 #   is one number for each client, drawn from $N(0, \alpha)$; one place in the paper has the two in the other order.
 # - **Lambda at the start of a round.** The pseudo-code does not say what it is. Here each client starts with the
 #   support of the model it receives, as the proof of Lemma 3 needs.
 # - **"Linear".** The paper takes the figure as a confirmation of Theorem 1. No client that we looked at meets the
-#   theorem's conditions on $c$, so the figure cannot confirm its constants. What holds is the shape of the claim: at
-#   least a constant factor per round, down to rounding without noise, and down to a level above zero with noise.
+#   theorem's condition on $c$, so the figure cannot confirm its constants. The shape of the claim holds: at least a
+#   constant factor per round, down to rounding without noise, and to a level above zero with noise.
 #
 # ## The answer
 #
-# Yes, and better: on all 12 of 12 pairs of heterogeneity and local iterations the error stays on or below the straight
-# line of its first round. It is not linear but finite: exact after 7.15 rounds on average at $\alpha = 10$, with one
-# local iteration, and after 3.45 with three. Greater differences are slower, because a client with a large mean is
-# blind: its gradient sees the sum of what is missing, and not where. One line cures that: with column means subtracted
-# the rounds are the same at every $\alpha$. The theorem cannot be the reason for any of this, since no client of any
-# seed meets its condition.
+# Yes: on 12 of 12 pairs of heterogeneity and local iterations the error stays on or below the straight line of its
+# first round. Convergence is better than linear: at $\alpha = 10$ the runs are exact after 7.15 rounds on average with
+# one local iteration, and after 3.45 with three. Greater heterogeneity is slower, because the gradient of a client with
+# a large mean shows the sum of what is missing, but not where. With column means subtracted, the rounds are the same at
+# every $\alpha$.
 #
 # ## Predict, then change
 #
-# Each line is a change of one parameter at the top. Guess first, then unfold.
+# Each item changes one parameter at the top. Guess first, then unfold.
 #
 # 1. **`alpha: [0, 40]`.** The means are twice as large as at 10. Will the error still fall linearly?
 #
 #    <details><summary>What comes out</summary>
 #
-#    Yes, on 4 of 4 pairs of alpha and K. With three local iterations a run needs 3.65 rounds on average, in place of
+#    Yes, on 4 of 4 pairs of alpha and K. With three local iterations a run needs 3.65 rounds on average, instead of
 #    3.45 at 10. But with one local iteration one run of 20 is not exact after 14 rounds: a client begins with 0.25 true
-#    features of 10, and chance alone would give 0.2.
+#    features of 10, where chance gives 0.2.
 #
 #    ```text
 #    K = 1: 3.5 rounds on average at alpha = 0, no number (1 of 20 seeds are not exact after 14) at 40
@@ -508,19 +500,19 @@ claim("fig1-centred", f"column means subtracted, noiseless, K = {Ks[0]}: as many
 #    ```
 #
 #    </details>
-# 2. **`local_iterations: [1, 9]`.** Will nine local iterations save rounds, or only make work?
+# 2. **`local_iterations: [1, 9]`.** Will nine local iterations save rounds, or only cost work?
 #
 #    <details><summary>What comes out</summary>
 #
-#    They save less than they cost. At $\alpha = 10$ the average falls from 3.45 rounds with three to 2.85 with nine,
-#    for two and a half times the work.
+#    They save less than they cost. At $\alpha = 10$ the average falls from 3.45 rounds with three to 2.85 with nine, at
+#    two and a half times the work.
 #
 #    ```text
 #    K = 9: 1.1 rounds on average at alpha = 0, 2.85 at 10
 #    ```
 #
 #    </details>
-# 3. **`batch_size: 10`.** A gradient of ten rows, in place of forty. Do the curves of the headline figure move to the
+# 3. **`batch_size: 10`.** Gradients use ten rows instead of forty. Do the curves of the headline figure move to the
 #    right?
 #
 #    <details><summary>What comes out</summary>
@@ -540,5 +532,5 @@ claim("fig1-centred", f"column means subtracted, noiseless, K = {Ks[0]}: as many
 # - N. Nguyen, D. Needell, T. Woolf, *Linear convergence of stochastic iterative greedy algorithms with sparse
 #   constraints*, IEEE Transactions on Information Theory 63(11), 6869-6895, 2017 (StoGradMP, the local algorithm).
 #
-# Next: [02_video_ksvd](02_video_ksvd.ipynb), because a signal is seldom sparse by itself: a frame of a video is, in a
-# dictionary that was learned from other frames.
+# Next: [02_video_ksvd](02_video_ksvd.ipynb), because a signal is seldom sparse by itself; a frame of a video is sparse
+# in a dictionary learnt from other frames.

@@ -9,8 +9,8 @@
 # %% [markdown]
 # # Video and K-SVD: can clients with thirty measurements each recover a frame?
 #
-# **Question.** A frame of a clip has 76,800 pixels. Fifty clients measure it, thirty numbers each, with matrices that
-# differ. They know a dictionary that was learnt from earlier frames. Can they recover the frame together, as
+# **Question.** A frame of a clip has 76,800 pixels. Each of fifty clients takes thirty measurements of it, with a
+# matrix of its own. All know a dictionary that was learnt from earlier frames. Can they recover the frame together, as
 # well as the dictionary allows?
 #
 # [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
@@ -18,13 +18,14 @@
 # ![The frame, what FedGradMP recovers from thirty measurements a client, the difference](pictures/02_video_ksvd.png)
 #
 # Fifty clients with thirty measurements each recover a frame of 76,800 pixels to within 1.03 times the error of the
-# best five atoms, which were learnt from earlier frames. Nearly all that is missing is what no five atoms can show. The
-# clip is easy: the nearest training frame alone is nearly as close (5.42 % off, where the recovered one is 5.01 % off).
+# best five atoms, which were learnt from earlier frames. Nearly all of the error is what no five atoms can represent.
+# The clip is easy: the nearest training frame alone is nearly as close (5.42 % off, where the recovered one is 5.01 %
+# off).
 #
 # **What you will see**
 # - a clip, and the atoms that K-SVD learns from its first 80 frames;
 # - how close five atoms can come to a later frame at all, the floor, and how close two guesses come;
-# - the frame that FedGradMP recovers, and its difference to the true one;
+# - the frame that FedGradMP recovers, and its difference from the true one;
 # - the error against the floor round by round, and against the number of clients: where sparsity pays.
 #
 # **Where it stands in the paper.** Figure 2 (Section V-A, real data). The paper uses a clip that ships with MATLAB and
@@ -97,8 +98,8 @@ alt(images([clip[i - 1] for i in shown], [f"frame {i}" for i in shown], columns=
 
 
 # %% [markdown]
-# In JupyterLab, and on the site of the book, a slider with nine frames stands here. A page that runs no scripts has the
-# four frames above only.
+# In JupyterLab, and on the site of the book, a slider with nine frames stands here. A page that runs no scripts shows
+# only the four above.
 
 # %% tags=["hide-input", "nbval-ignore-output"]
 def still(number):
@@ -112,15 +113,14 @@ slide("clip", map(still, shown), [str(number) for number in shown], "frame", wid
 plt.close("all")
 
 # %% [markdown]
-# The camera does not move, something in front of it does. Frames that look alike have a sparse description: a few
-# prototypes, added with weights. K-SVD learns the prototypes. Write the training frames as columns of $X$. It looks
-# for a dictionary $\Psi$ with columns of length one, the **atoms**, and coefficients $Z$ that
-# make
+# The camera is still while something moves in front of it. Frames that look alike have a sparse description: a weighted
+# sum of a few prototypes. K-SVD learns the prototypes. With the training frames as columns of $X$, it looks for a
+# dictionary $\Psi$ with columns of length one, the **atoms**, and coefficients $Z$ that make
 #
 # $$\|X - \Psi Z\|_F^2 \quad \text{small, where each column of } Z \text{ has at most } \tau \text{ nonzero entries}.$$
 #
 # It alternates two steps. It codes each frame by greedy selection (orthogonal matching pursuit). Then it refits one
-# atom at a time, with the weights that use it, by the best rank-one approximation of what the other atoms leave.
+# atom at a time, together with its weights, by the best rank-one approximation of what the other atoms leave.
 #
 # All frames lie in a space of only 80 dimensions, and so do all atoms. Working in coordinates of that space gives the
 # same dictionary as working on 76,800 pixels, in a second.
@@ -137,15 +137,15 @@ alt(images(pictures, [f"atom {k}" for k in used], columns=3, width=2.4),
 # %% [markdown]
 # *The six atoms that the training frames use most, each on its own grey scale.*
 #
-# The first atom starts as the mean of the frames; it holds what does not move. The others start as what single frames
-# add to it. Differences of positions show, in some of them, as a bright copy of the moving thing beside a dark one.
+# The first atom starts as the mean of the frames, which holds what does not move. The others start as what single
+# frames add to it; some show a difference of positions, a bright copy of the moving object beside a dark one.
 #
 # ## The floor
 #
-# The frame to recover is not among the training frames, and no combination of five atoms equals it. No model of five
-# atoms can do better than the best one. `approx_tau` tries all two million supports for it, and tells how good greedy
-# selection is: $\eta$ is the distance of the greedy choice divided by the smallest one. (With more than five million
-# supports we do not try them all, and the floor is what greedy selection leaves.)
+# The frame to recover is not among the training frames, and no combination of five atoms equals it. The error of the
+# best combination is the floor. All two million supports are tried for it, which also tells how good greedy selection
+# is: $\eta$ is the distance of the greedy choice divided by the smallest one. (With more than five million supports we
+# do not try them all, and the floor is what greedy selection leaves.)
 
 # %%
 n_supports = comb(n_atoms, sparsity)
@@ -175,9 +175,9 @@ else:
     print(f"there are {n_supports:.2g} supports, too many to look for the best one")
 
 # %% [markdown]
-# And the other end of the scale: guesses without any measurement. The **mean training frame** holds all that does not
-# move. The **nearest training frame** is a guess that only someone who sees the frame can make; but the flower retraces
-# its path, so it is a good one, and a recovery has to be better than that to be worth a measurement.
+# At the other end of the scale are guesses without any measurement. The **mean training frame** holds all that does not
+# move. The **nearest training frame** is a guess that only someone who sees the frame can make. It is a good one,
+# because the flower retraces its path, and a recovery has to be better to be worth its measurements.
 
 # %%
 flat = training.reshape(n_training, -1)
@@ -194,9 +194,9 @@ print(f"all {n_atoms} atoms miss {100 * np.linalg.norm(everything - frame.ravel(
 #
 # Client $i$ knows $y_i = A_i x^\#$, where $x^\#$ is the frame as a vector. The entries of $A_i$ are normal with mean
 # $\mu_i \sim N(0, \alpha)$ and variance $1/i^{0.9}$. One such matrix has 2.3 million entries, and fifty of them would
-# fill almost a gigabyte. They are never stored. `make_sensing` keeps a seed for each client and draws the rows anew,
-# a few at a time, whenever a product is asked for. FedGradMP works with coefficients $z$ in $x = \Psi z$, and for that
-# a client needs only $A_i \Psi$. With `dictionary` it computes them together with $y_i$, and keeps both.
+# fill almost a gigabyte. They are never stored: `make_sensing` keeps a seed for each client and draws the rows anew, a
+# few at a time, for each product. FedGradMP works with coefficients $z$ in $x = \Psi z$, and for that a client needs
+# only $A_i \Psi$. With `dictionary` it computes them together with $y_i$, and keeps both.
 
 # %%
 def sensing(seed, dictionary):
@@ -234,16 +234,15 @@ alt(images(shown, titles, width=2.45, vmin=0, vmax=1), """The frame, the frame t
 # *Figure 2 of the paper: input, result and difference. All that is missing is at the flower. The first two share a grey
 # scale from 0 to 1; in the difference, grey is zero.*
 #
-# The still background is recovered; the flower is in the right place but blurred: five atoms are not enough for a
-# position that none of the training frames shows. The next experiment tells how much of the difference is due to the
-# dictionary, and how much to the clients.
+# The flower is in the right place but blurred, because five atoms are not enough for a position that no training frame
+# shows. The next experiment tells how much of the difference is due to the dictionary, and how much to the clients.
 #
 # ## Over several seeds, and with fewer clients
 #
 # Each seed learns a dictionary of its own and draws new measurements. Each run is compared with the floor of its own
-# dictionary. Fewer clients means the first of the fifty. Is sparsity needed at all? There are only fifty
+# dictionary. With fewer clients, we take the first of the fifty. Is sparsity needed at all? There are only fifty
 # coefficients, so beside FedGradMP we draw **dense** least squares: all fifty coefficients, fitted on the rows of all
-# clients in one place. A client keeps $A_i \Psi$, so that the runs of a seed do not draw the rows again.
+# clients in one place. A client keeps $A_i \Psi$, so the rows are drawn once a seed.
 #
 # **Guess first.** With how few clients does FedGradMP still come near the floor? And from how many clients on does
 # dense least squares do as well?
@@ -294,13 +293,10 @@ alt(fig, """Error over the floor. Left, against rounds: it is near 1 after two r
 # *Two rounds bring FedGradMP near the best five atoms (left), and with few clients it is far below dense least squares
 # (right). Lines are medians over the seeds, bands span all of them. The zero model is at about 20.*
 #
-# Three clients are as good as fifty, nearly: so this clip is easy, and needs no federation of that size. Where it is
-# hard, with one, two or three clients, sparsity pays: dense least squares has too many unknowns for their rows, and
-# FedGradMP has five. What acts as noise here is the part of the frame that no atom describes; the average over clients
-# takes much of it away, and what is left is the choice of the atoms: good ones, not always the best.
-#
-# A seed misses the first limit when the clients agree on five atoms that are good, but not the best five: the answers
-# are exact on those atoms and stay there.
+# Three clients are nearly as good as fifty, so this clip needs no federation of that size. With one, two or three
+# clients sparsity pays: dense least squares has fifty unknowns for their few rows, and FedGradMP has five. The part of
+# the frame that no atom describes acts as noise; the average over clients removes much of it. Seeds that stay above the
+# floor are those whose clients agree on five good atoms that are not the best five.
 
 # %% [markdown]
 # ## What was measured
@@ -326,40 +322,39 @@ claim("fig2-satisfactory",
 # %% [markdown]
 # ## What differs from the paper, and why
 #
-# - **The clip.** The paper's clip cannot be redistributed. Any other is one parameter away:
-#   `papermill 02_video_ksvd.ipynb out.ipynb -y "{video: /path/to/clip.avi, within: 1.02}"`.
-# - **Sparsity, local iterations, batch.** The paper does not state them for this experiment. We take $\tau = 5$,
-#   $K = 3$ and the full batch of thirty rows.
-# - **Quality.** The paper calls the picture reasonably satisfactory. We measure it against the best that the dictionary
-#   allows, against the mean training frame, and against a tenth of the frame.
+# - **The clip.** The paper's clip cannot be redistributed. Another one is set by a parameter: `papermill
+#   02_video_ksvd.ipynb out.ipynb -y "{video: /path/to/clip.avi, within: 1.02}"`.
+# - **Sparsity, local iterations, batch.** The paper does not state them for this experiment. We take $\tau = 5$, $K =
+#   3$ and the full batch of thirty rows.
+# - **Quality.** The paper calls the picture reasonably satisfactory. We compare it with the best that the dictionary
+#   allows, with the mean training frame, and with a tenth of the frame.
 # - **The start of K-SVD.** K-SVD usually starts from training frames. Frames of a fixed camera are almost multiples of
-#   one another, and the atoms stay that way. Starting from the mean and what frames add to it gives atoms that a few
-#   measurements can tell apart.
+#   one another, and so are atoms that start from them. Starting from the mean and what frames add to it gives atoms
+#   that a few measurements can tell apart.
 # - **$\eta$.** For atoms that are not orthonormal, $\mathrm{approx}_\tau$ is greedy here, and the notebook prints how
 #   far from the best choice it is.
 #
 # ## The answer
 #
-# Yes. The recovered frame misses 0.0501 of its norm in the median, hardly more than the best 5 atoms leave, where the
-# nearest training frame misses 5.42 %. The clip is easy: three clients are nearly as good as fifty, and with all of
-# them dense least squares on the atoms does as well, without any pursuit. Sparsity pays with few clients: with two,
-# dense least squares ends at 2.58 times the floor, FedGradMP at 1.15 times. No sensing matrix is ever stored, since a
-# client needs only $A_i \Psi$.
+# Yes. The recovered frame misses 0.0501 of its norm in the median, hardly more than the best 5 atoms leave. With all
+# fifty clients dense least squares on the atoms does as well, without any pursuit. Sparsity pays with few clients: with
+# two, dense least squares ends at 2.58 times the floor, FedGradMP at 1.15 times. No sensing matrix is ever stored,
+# since a client needs only $A_i \Psi$.
 #
 # ## Predict, then change
 #
-# Each line is a change of one parameter at the top. Guess first, then unfold.
+# Each item changes one parameter at the top. Guess first, then unfold.
 #
 # 1. **`alpha: 10`.** The means of the clients are over four times as large. In 01 that cost rounds. What will it cost
 #    here?
 #
 #    <details><summary>What comes out</summary>
 #
-#    Quality, because the frame is not exactly sparse: the orange line of the last figure no longer comes down to 1.
-#    With fifty clients the error rises from 1.03 to 1.16 times the floor in the median, and to 1.32 on the worst
+#    It costs quality, because the frame is not exactly sparse: the orange line of the last figure no longer comes down
+#    to 1. With fifty clients the error rises from 1.03 to 1.16 times the floor in the median, and to 1.32 on the worst
 #    seed. (Ten clients are now better than fifty. Late clients have weak rows, and the mean counts them like all
-#    others.) The reason is probably the part of the frame that no atom describes: its sum is multiplied by the mean
-#    of the client, so it is more noise to clients with large means. We have not taken the two apart.
+#    others.) The reason is probably the part of the frame that no atom describes: its sum is multiplied by the mean of
+#    the client, so it adds more noise at clients with large means. We have not separated the two.
 #
 #    ```text
 #    [does not hold] fig2-floor: 1.16 times the floor (1.01 to 1.32, 6 seeds)
@@ -371,10 +366,9 @@ claim("fig2-satisfactory",
 #
 #    <details><summary>What comes out</summary>
 #
-#    No. It misses 0.0506 of its norm, in place of 0.0501, at 1.07 times a floor that is a little
-#    lower (of greedy selection, for ten of fifty atoms are too many supports to try). Thirty rows are
-#    now exactly $3\tau$, where the clients of [19_how_few_rows](19_how_few_rows.ipynb) fail, but nothing fails here.
-#    Why not, we have not measured.
+#    No. It misses 0.0506 of its norm instead of 0.0501, at 1.07 times a floor that is a little lower (of greedy
+#    selection, for ten of fifty atoms are too many supports to try). Thirty rows are now exactly $3\tau$, where the
+#    clients of [19_how_few_rows](19_how_few_rows.ipynb) fail, but nothing fails here. We have not measured why.
 #
 #    ```text
 #    the greedily chosen 10 atoms miss 4.71 % of the frame
@@ -388,8 +382,7 @@ claim("fig2-satisfactory",
 #
 #    <details><summary>What comes out</summary>
 #
-#    Nearly. The error is 1.06 times the floor in the median, in place of 1.03, and 1.24 on the worst seed. So fifty
-#    clients make up for most of it, in the median, and less so on a bad seed.
+#    Nearly. The error is 1.06 times the floor in the median, instead of 1.03, and 1.24 on the worst seed.
 #
 #    ```text
 #    [does not hold] fig2-floor: 1.06 times the floor (1.05 to 1.24, 6 seeds)
@@ -406,5 +399,5 @@ claim("fig2-satisfactory",
 # - R. Rubinstein, M. Zibulevsky, M. Elad, *Efficient implementation of the K-SVD algorithm using batch orthogonal
 #   matching pursuit*, Technion, CS-2008-08, 2008.
 #
-# Next: [03_comparison_linear](03_comparison_linear.ipynb), because nothing so far says whether other methods would have
-# done as well.
+# Next: [03_comparison_linear](03_comparison_linear.ipynb), because nothing so far says whether other federated methods
+# do as well.
