@@ -295,8 +295,8 @@ alt(fig, """Error over the floor. Left, against rounds: it is near 1 after two r
 #
 # Three clients are nearly as good as fifty, so this clip needs no federation of that size. With one, two or three
 # clients sparsity pays: dense least squares has fifty unknowns for their few rows, and FedGradMP has five. The part of
-# the frame that no atom describes acts as noise; the average over clients removes much of it. Seeds that stay above the
-# floor are those whose clients agree on five good atoms that are not the best five.
+# the frame that no atom describes acts as noise; the average over clients removes much of it. A seed misses the limit
+# of the first claim below when the clients agree on five atoms that are good, but not the best five.
 
 # %% [markdown]
 # ## What was measured

@@ -9,24 +9,24 @@
 # %% [markdown]
 # # FedGradMP against its rivals, each at its best learning rate
 #
-# **Question.** Is FedGradMP ahead of the other federated methods, in rounds, in seconds and in bytes, when each of
-# them gets the learning rate that suits it best?
+# **Question.** Is FedGradMP ahead of the other federated methods, in rounds, in seconds and in bytes, when each method
+# has its best learning rate?
 #
 # [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
 #
 # ![Error of five methods against rounds, seconds and bytes, on three kinds of data](pictures/03_comparison_linear.png)
 #
-# FedGradMP is ahead of all rivals for forty rounds; with more of them and a larger step than the paper tried, FedIterHT
-# (broken blue) ends lower where the clients differ little (top), and not in the median where they differ more (middle).
-# Two rounds bring FedGradMP below an error of 0.1 (top); after forty FedIterHT, the best rival, is at 0.5 and the
+# FedGradMP is ahead of all rivals for forty rounds. With more rounds and a larger step than the paper tried, FedIterHT
+# (broken blue) ends below it where the clients differ little (top); where they differ more (middle), its median does
+# not. Two rounds bring FedGradMP below an error of 0.1 (top); after forty, FedIterHT, the best rival, is at 0.5 and the
 # others are near 1. The grey line is an **oracle**: least squares on the rows of all clients, by a solver that is told
 # which features are not zero.
 #
 # **What you will see**
 # - the rivals, their update rules, and one search that picks a learning rate for each of them;
-# - Figures 3, 4 and 5 of the paper in one picture: the error against rounds and against seconds of the wall clock, and,
-#   added here, against bytes;
-# - who degrades when the clients differ more, by which factor, and why;
+# - Figures 3, 4 and 5 of the paper in one picture: the error against rounds against wall-clock seconds and, added here,
+#   against bytes;
+# - which methods degrade when the clients differ more, by which factor, and why;
 # - what the runner-up does with more rounds, and with learning rates that the paper did not try;
 # - what keeps FedGradMP above the oracle.
 #
@@ -36,25 +36,25 @@
 #
 # ## The contestants
 #
-# All methods share one frame. The server sends a model, every client improves it in $K$ local iterations, the server
-# combines what comes back. They differ in what they do inside. **FedGradMP** picks the $2\tau$ largest entries of the
-# gradient, joins them with the support of its model, minimises $f_i$ over this joint support, and keeps the $\tau$
-# largest entries. Its server takes the mean and keeps the $\tau$ largest entries, too. The rivals take gradient steps:
+# In all methods the server sends a model, every client improves it in $K$ local iterations, and the server combines the
+# answers. **FedGradMP** picks the $2\tau$ largest entries of the gradient, joins them with the support of its model,
+# minimises $f_i$ over this joint support, and keeps the $\tau$ largest entries. So does its server with the mean. The
+# rivals take gradient steps:
 #
 # | method | one local iteration of a client | the server | model |
 # |---|---|---|---|
 # | FedIterHT | $w \leftarrow H_\tau(w - \eta g)$ | $H_\tau$ of the mean | sparse |
 # | FedHT | $w \leftarrow w - \eta g$ | $H_\tau$ of the mean | sparse |
-# | FedMid | $w \leftarrow S(w - \eta g,\ \eta\lambda)$ | $S(\text{mean},\ \eta K\lambda)$ | thinned out |
-# | FedDualAvg | $z \leftarrow z - \eta\, g(w)$, $w = S(z,\ \eta\lambda(Kr + k))$ | mean of the $z$ | thinned out |
+# | FedMid | $w \leftarrow S(w - \eta g,\ \eta\lambda)$ | $S(\text{mean},\ \eta K\lambda)$ | some zeros |
+# | FedDualAvg | $z \leftarrow z - \eta\, g(w)$, $w = S(z,\ \eta\lambda(Kr + k))$ | mean of the $z$ | some zeros |
 # | FedAvg | $w \leftarrow w - \eta g$ | mean | dense |
 #
-# Here $g$ is the gradient of a minibatch, $\eta$ the learning rate, $H_\tau$ keeps the $\tau$ largest entries,
-# $S(v, t)$ moves every entry of $v$ by $t$ towards zero, $k$ counts the local iterations and $r$ the rounds. The
-# learning rate of the server is 1. The rules are those of Yuan et al. (FedMid, FedDualAvg) and Tong et al. (FedHT,
-# FedIterHT); FastFedDualAvg of Bao et al. is there too. The references are at the end.
+# Here $g$ is the gradient of a minibatch, $\eta$ the learning rate, $H_\tau$ keeps the $\tau$ largest entries, $S(v,
+# t)$ moves every entry of $v$ by $t$ towards zero, $k$ counts the local iterations and $r$ the rounds. The learning
+# rate of the server is 1. The rules are those of Yuan et al. (FedMid, FedDualAvg) and Tong et al. (FedHT, FedIterHT);
+# FastFedDualAvg of Bao et al. is available too.
 #
-# FedGradMP is the only one without a learning rate.
+# Only FedGradMP has no learning rate.
 #
 # In code each rival is one line. **To add a method of your own**, write it as one dataclass in one file, as in
 # `fgmp/baselines.py`, and add one line here:
@@ -74,7 +74,7 @@ MAKERS = {
 # %% [markdown]
 # ## The settings
 #
-# Everything below follows from these values. Name the methods to compare in `methods`; FedGradMP always takes part.
+# Name the methods to compare in `methods`; FedGradMP always takes part.
 
 # %% tags=["parameters"]
 methods = ["FedGradMP", "FedIterHT", "FedDualAvg", "FedMid", "FedAvg"]  # or FedHT, FastFedDualAvg
@@ -133,16 +133,15 @@ shown_rounds, long_rounds = rounds
 # %% [markdown]
 # ### Data
 #
-# A sparse signal $x^\#$ with $\tau$ nonzero entries and norm 1 is observed by $N$ clients. Client $i$ sees
-# $y_i = A_i x^\# + e_i$. The entries of $A_i$ are $\mathcal N(\mu_i, 1/i^{0.2})$, with one mean
-# $\mu_i \sim \mathcal N(0, \alpha)$ for the whole client. So $\alpha$ says how much the clients differ.
-# Its objective is $f_i(x) = \frac{1}{2m}\|A_i x - y_i\|_2^2$. Each seed has its own signal, matrices and noise.
+# A sparse signal $x^\#$ with $\tau$ nonzero entries and norm 1 is observed by $N$ clients. Client $i$ sees $y_i = A_i
+# x^\# + e_i$. The entries of $A_i$ are $\mathcal N(\mu_i, 1/i^{0.2})$, with one mean $\mu_i \sim \mathcal N(0, \alpha)$
+# for each client; $\alpha$ says how much the clients differ. The objective of client $i$ is $f_i(x) = \frac{1}{2m}\|A_i
+# x - y_i\|_2^2$. Each seed has its own signal, matrices and noise.
 #
-# The race is run in double precision. In single precision FedGradMP chooses other columns on another processor: many
-# entries of a gradient are nearly as large as the $2\tau$-th, and the third digit of its errors hangs on the order in
-# which a processor adds. The rivals move a little along every gradient, and a rounding error stays as small as it was.
-# Where only they run, in the search for their rates and in the long runs at the end, single precision takes half the
-# time.
+# The race is run in double precision. In single precision FedGradMP chooses other columns on another processor, because
+# many entries of a gradient are nearly as large as the $2\tau$-th, and the third digit of its errors depends on the
+# order in which a processor adds. The rivals take small steps along the gradient, so rounding errors stay small. Where
+# only they run, in the search for their rates and in the long runs at the end, single precision takes half the time.
 
 # %%
 def federation(figure, seed, dtype="float64"):
@@ -156,8 +155,8 @@ def federation(figure, seed, dtype="float64"):
 #
 # All methods take the same number of local iterations, on minibatches of the same size. In Figures 3 and 4 FedGradMP is
 # Algorithm 1: the clients solve their restricted problems exactly. In Figure 5 the joint support has up to $3\tau$
-# entries, more than a client has rows. There it is Algorithm 2, with five steps of gradient descent. The length of a
-# step is found by an exact line search, which costs no further product with the data, and no singular values.
+# entries, more than a client has rows, so it is Algorithm 2, with five steps of gradient descent. The length of a step
+# is found by an exact line search, which costs no further product with the data, and no singular values.
 
 # %%
 local = dict(local_iterations=local_iterations, batch_size=batch_size)
@@ -183,8 +182,8 @@ print("relative errors:", ", ".join(f"{error:.3g}" for error in result.history["
 
 # %% [markdown]
 # The first round is slower than the second, for the reason that [01_linear_convergence](01_linear_convergence.ipynb)
-# counts: a client with a mean begins blind. How good is the end? The oracle knows the true support. What remains for it
-# is least squares with $\tau$ unknowns:
+# counts: a client with a large mean begins blind. How good is the last error? The oracle knows the true support and
+# solves least squares with $\tau$ unknowns:
 
 # %%
 fed = federation(3, seed=0)
@@ -195,8 +194,8 @@ print(f"oracle: relative error {pooled_error(fed, np.flatnonzero(fed.truth)):.3g
 # ## A learning rate for every rival
 #
 # The same search serves every rival: the same rates, rounds, seeds and data. A rate is judged by its median error over
-# seeds that are not shown later. A rate that diverges on one of these seeds is out. The paper's grid ends at 0.01. We
-# also try some larger rates, to see whether the best rate lies inside the grid or at its end.
+# seeds that are not shown later. A rate that diverges on one of these seeds is excluded. The paper's grid ends at 0.01;
+# we also try larger rates, to see whether the best rate lies inside the grid or at its end.
 
 # %%
 def errors_every(rounds):
@@ -215,7 +214,7 @@ for figure in SETTINGS:
 
 
 # %% [markdown]
-# The picture shows how far each rate gets: 1 minus the relative error. Crosses mark rates that diverge. Grey marks the
+# The picture shows the gain of each rate: 1 minus the relative error. Crosses mark rates that diverge, and grey marks
 # rates beyond the paper's grid.
 
 # %% tags=["hide-input"]
@@ -247,8 +246,8 @@ alt(picture, """How far each learning rate gets each rival, for the data of thre
 
 # %% [markdown]
 # *The best rate of each rival is the last before its crosses. Crosses are stacked so that none hides another; their
-# height carries no information.* The gain grows in proportion to the rate, and then, within a factor of a few,
-# the method diverges. So the best rate is the largest one that is stable. It decides how long a rival takes:
+# height carries no information.* The gain grows in proportion to the rate, and then, within a factor of a few, the
+# method diverges. So the best rate is the largest stable one. It decides how long a rival takes:
 
 # %%
 def best_rate(figure, name, grid):
@@ -262,15 +261,15 @@ for name in rivals:
     print(f"{name:14} best rate of the paper's grid in Figures 3, 4 and 5: {best}")
 
 # %% [markdown]
-# What sets the limit is one client. With mean $\mu_i$, its gradient changes by $n\mu_i^2$ for a unit step along the
+# A single client sets the limit. If its mean is $\mu_i$, its gradient changes by $n\mu_i^2$ for a unit step along the
 # vector of ones. A local step with $\eta\, n\mu_i^2 > 2$ overshoots in that direction, and further iterations and
-# rounds make it worse. Averaging over $N$ clients forgives some of it.
+# rounds make it worse. Averaging over $N$ clients allows a little more.
 #
-# FedIterHT is different at small $\tau$. It moves on $\tau$ coordinates only, so that its curvature is about
-# $\tau\mu_i^2$ and not $n\mu_i^2$. That is why its best rate is larger, at or beyond the end of the paper's grid. With
+# FedIterHT is different at small $\tau$. It moves on $\tau$ coordinates only, where the curvature is about
+# $\tau\mu_i^2$ instead of $n\mu_i^2$. Therefore its best rate is larger, at or beyond the end of the paper's grid. With
 # $\tau = 400$ this advantage is gone.
 #
-# The figures below use the best rate of **the paper's grid**. What changes with the larger rates comes after them.
+# The figures below use the best rate of **the paper's grid**; larger rates come after them.
 #
 # ## The race
 #
@@ -289,8 +288,8 @@ for figure in SETTINGS:
             runs[figure, name, seed] = fgmp.simulate(method, fed, shown_rounds, rng=seed, history=errors_every(1))
 
 # %% [markdown]
-# How much would single precision change? FedGradMP comes to errors of the same size, by other selections. So what
-# follows the ± is what another processor may print: twice the standard error of the median over the seeds.
+# In single precision FedGradMP comes to errors of the same size by other selections. The ± says by how much the output
+# of another processor may differ: twice the standard error of the median over the seeds.
 
 # %%
 single = [fgmp.simulate(fedgradmp(4), federation(4, seed, "float32"), shown_rounds, rng=seed) for seed in seeds]
@@ -300,7 +299,7 @@ for words, found in (("single", single), ("double", [runs[4, "FedGradMP", seed] 
 
 
 # %% [markdown]
-# An error above 10 is shown as 10: it has diverged. The same holds for a rival that has no rate to run with.
+# An error above 10 is shown as 10: it has diverged. So is a rival without a stable rate.
 
 # %%
 def errors(figure, name):
@@ -323,8 +322,7 @@ def last(figure, name):
 
 
 # %% [markdown]
-# So far every rival has the rounds of the figures and the rates of the paper. The best of them deserves more. It runs
-# longer, with its best rate of the paper's grid and with its best rate of all.
+# To be fair, the best rival also runs longer, with its best rate of the paper's grid and with its best rate of all.
 
 # %%
 runner_up = min(rivals, key=lambda name: np.median(last(3, name)))
@@ -342,7 +340,7 @@ def long_run(figure, rate, seed):
 longer = dict(zip(jobs, each(long_run, jobs), strict=True))
 
 # %% [markdown]
-# Is single precision enough for that? One of the races above has the same rounds in double precision:
+# Is single precision enough for that? One of the races above has run the same rounds in double precision:
 
 # %%
 if inside[0]:
@@ -369,8 +367,8 @@ WORDS = {of_rounds: "rounds of communication", of_seconds: "seconds of the wall 
 
 
 # %% [markdown]
-# The methods of the race ran one after another, so their seconds can be compared. The long runs of the runner-up had
-# both processors and single precision, and so they are missing in the panels of seconds.
+# The methods of the race ran one after another, so their seconds can be compared. The long runs of the runner-up used
+# both processors and single precision, so they are not in the panels of seconds.
 
 # %% tags=["hide-input"]
 def draw_race(ax, figure, column, first=1):
@@ -404,9 +402,9 @@ alt(picture, """Relative error against rounds, seconds and megabytes, for the da
 # %% [markdown]
 # *Figures 3 to 5 of the paper: FedGradMP falls first, in rounds (left), in seconds (middle) and in bytes (right, which
 # are not in the paper). Lines are medians over the seeds, bands span all of them. FedMid, FedDualAvg and FedAvg overlap
-# near 1; their markers alternate. A band that leaves the frame in Figure 4 is that of FedDualAvg, which diverges on a
-# seed, at the rate that all tuning seeds survived. Seconds are those of the machine that drew the picture, on one core,
-# all clients one after another; another machine has others. FedGradMP and FedIterHT send the same little message,
+# near 1; their markers alternate. The band that leaves the frame in Figure 4 is that of FedDualAvg, which diverges on a
+# seed, at a rate that was stable on all tuning seeds. Seconds are those of the machine that drew the picture, on one
+# core, all clients one after another; another machine has others. FedGradMP and FedIterHT send the same short messages,
 # because a sparse model travels as indices and values.*
 
 # %% tags=["hide-input"]
@@ -455,9 +453,9 @@ if (3, beyond[0], 0) in longer:
 # %% [markdown]
 # ### Clients that differ more
 #
-# Do the others degrade significantly? After so few rounds most errors are still near 1, and a quotient of two of them
-# is near 1, too. So ask also whether the rate that was best in Figure 3 still works. (What becomes of the *residual*
-# error of the best rival is a question for longer runs, and has another answer, below.)
+# Do the others degrade significantly? After so few rounds most errors are near 1, and so are their quotients. Therefore
+# we also ask whether the rate that was best in Figure 3 still works. (The *residual* error of the best rival needs
+# longer runs and has another answer, below.)
 
 # %%
 def degradation(name):
@@ -477,9 +475,9 @@ broken = [name for name in rivals if diverges(name)]
 # %% [markdown]
 # ## The runner-up, with more time and with larger steps
 #
-# The residual error is the paper's word for the error at which a method comes to rest. (Some runs have not settled
-# after 300 rounds.) To be fair to FedGradMP we take the lowest error that it had in any round, and compare it with
-# the last one of the runner-up. A ratio above 1 means that the runner-up ends lower.
+# The residual error, in the paper, is the error at which a method comes to rest. (Some runs have not settled after 300
+# rounds.) To be fair to FedGradMP we compare its lowest error in any round with the last one of the runner-up. A ratio
+# above 1 means that the runner-up ends lower.
 
 # %%
 def ratio(figure, rate):
@@ -488,13 +486,13 @@ def ratio(figure, rate):
 
 
 # %% [markdown]
-# The paper says of Figure 3 that FedGradMP has the smallest residual error. After our forty rounds that is so.
-# What happens with more rounds is measured below: at the best rate of the paper's grid, and at the best rate of all,
-# which lies outside of the grid. (The second is ours, and so is what we ask of Figure 4: the paper does not say it.)
+# The paper says of Figure 3 that FedGradMP has the smallest residual error. After our forty rounds that is so. More
+# rounds are measured below, at the best rate of the paper's grid and at the best rate of all, which lies outside the
+# grid. (The second rate and the same question for Figure 4 are ours, not the paper's.)
 #
 # With clients that differ more, the runner-up ends at very different heights on different seeds: its band in the middle
-# row is wide. So heterogeneity does hurt it, once one waits for the residual: here the paper's word of a significant
-# degradation is right, in the median.
+# row is wide. So heterogeneity does hurt its residual: here the paper is right, in the median, that the degradation is
+# significant.
 #
 # The paper also says that FedIterHT converges linearly, more slowly than FedGradMP. That would be a straight line on
 # the logarithmic axis. We fit one to the first half of each long run, at the rate of the paper's grid, and ask for a
@@ -511,10 +509,9 @@ def line(history):
 # ## Where the residual of FedGradMP comes from
 #
 # FedGradMP ends several times above the oracle. Is the support wrong, or are the values? Least squares of all data on
-# the support that FedGradMP found tells the two apart. Is it the randomness of the minibatches? A run with full batches
-# has none. Or is it what [01_linear_convergence](01_linear_convergence.ipynb) found behind its peak, the common part of
-# the gradients of clients with a mean? `Centred` is the change made there: it takes the mean off a gradient before a
-# client chooses from it.
+# the support that FedGradMP found distinguishes the two. Is it the randomness of the minibatches? A run with full
+# batches has none. Or is it, as in [01_linear_convergence](01_linear_convergence.ipynb), the common part of the
+# gradients of clients with a mean? `Centred` subtracts the mean from a gradient before a client chooses from it.
 #
 # **Guess first.** Which of the three is it?
 
@@ -542,25 +539,24 @@ alt(picture, """The relative error at the end, as dots with bars: the oracle is 
 # *Least squares on the support that FedGradMP found is near the oracle: the support is right, the values are off. Dots
 # are medians over the seeds (five of them for the last two), bars span all of them.*
 #
-# The support is right, or nearly so: least squares on it closes most of the gap. It is the values that are off, by
-# much more than noise in the data of all clients would explain, so the residual is made at the clients. Besides the
-# true columns a client fits $2\tau$ further ones, which it chose by its gradient. Full batches choose and fit on the
-# same rows, and are worse. Without the common part of the gradient the residual is less than half of FedGradMP's median
-# on some seeds, and above it on others. So the effect that [01_linear_convergence](01_linear_convergence.ipynb) found
-# behind its peak is one cause here, and something else is at work that we have not found.
+# Least squares on the support closes most of the gap. The values are off by much more than the noise in the data of all
+# clients would explain, so the residual arises at the clients. Besides the true columns a client fits $2\tau$ further
+# ones, which it chose by its gradient. Full batches choose and fit on the same rows, and are worse. Without the common
+# part of the gradient the residual is less than half of FedGradMP's median on some seeds, and above it on others. So
+# the common part is one cause; we have not found the other.
 #
-# **How much of the contest is about means?** A large part. The first of the changes at the end takes the means away,
-# and then the rivals survive a ten times larger rate. A client can do that by itself: it subtracts its column means,
-# the one line of [01_linear_convergence](01_linear_convergence.ipynb).
+# **A large part of the contest is about means.** The first of the changes at the end removes them, and then three
+# rivals can take a ten times larger rate. A client can do that by itself, by subtracting its column means
+# ([01_linear_convergence](01_linear_convergence.ipynb)).
 
 # %% [markdown]
 # ## What was measured
 #
 # Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them). A statement of the paper
 # is reproduced if it holds on every seed, and in part if it holds on at least half of them. For the seconds we stop the
-# clock when a rival has finished all its rounds, and look where FedGradMP was at that moment: it has to be ahead of
-# every rival. Each round counts with the median of its run, so that a moment in which the machine is busy decides
-# nothing; in Figure 5, where a round of FedGradMP takes the time of many rounds of a rival, it would.
+# clock when a rival has finished all its rounds; FedGradMP has to be ahead of every rival at that moment. Each round
+# counts with the median of its run, so that a busy machine does not decide the result; it could in Figure 5, where a
+# round of FedGradMP takes the time of many rounds of a rival.
 
 # %% tags=["hide-input"]
 PLACES = {3: "paper, Figure 3, line 1226", 4: "paper, Figure 4, line 1230", 5: "paper, Figure 5, line 1232"}
@@ -654,37 +650,37 @@ if runner_up == "FedIterHT" and inside[0] and long_rounds >= 20:
 #
 # - **Rounds, local iterations, seeds.** The paper does not state them. All methods have the same $K$ and the same
 #   rounds here. Curves are medians, and bands span all seeds.
-# - **Learning rates** are tuned on seeds that are not shown. A rate must survive on all of them. The paper searches the
-#   same grid (line 1217); it does not say on which data, nor after how many rounds.
+# - **Learning rates** are tuned on seeds that are not shown. A rate must be stable on all of them. The paper searches
+#   the same grid (line 1217); it does not say on which data, nor after how many rounds.
 # - **Rates beyond the grid.** For FedIterHT the best rate in Figures 3 and 4 lies at the end of the paper's grid or
 #   beyond it. If the paper's gradients were sums over the $b = 50$ rows of a minibatch, and not means, its grid would
 #   reach from 0.00025 to 0.5 in our units, with all our best rates inside. [11_learning_rates](11_learning_rates.ipynb)
 #   shows why that may be so.
 # - **FedMid and FedDualAvg** follow Yuan et al., with server learning rate 1. FedMid thresholds at the clients and at
 #   the server. With one client and $K = 1$ it therefore minimises $f + 2\lambda\|x\|_1$, where FedDualAvg has
-#   $\lambda$: at equal $\lambda$ the two do not look for the same model.
+#   $\lambda$: at equal $\lambda$ the two have different objectives.
 #
 # ## The answer
 #
-# For forty rounds yes, in the end not always. With the rates of the paper's grid FedGradMP then has the smallest error
-# in all three figures, in rounds, in seconds and in bytes: 0.021 in Figure 3, where FedIterHT, the next, has 0.529. But
-# at a rate of 0.05, which the paper did not try, FedIterHT is below it from round 55 on, and ends near the oracle.
-# FedAvg is not the slowest; it overlaps with FedMid and FedDualAvg. More heterogeneity hardly hurts FedGradMP, and
-# FedAvg and FedMid can no longer take the learning rates that suited them.
+# For forty rounds it is; with more rounds not always. With the rates of the paper's grid FedGradMP then has the
+# smallest error in all three figures, in rounds, in seconds and in bytes: 0.021 in Figure 3, where FedIterHT, the next,
+# has 0.529. But at a rate of 0.05 FedIterHT is below it from round 55 on, and ends near the oracle. FedAvg is not the
+# slowest; it overlaps with FedMid and FedDualAvg. More heterogeneity hardly hurts FedGradMP, but makes the learning
+# rates that suited FedAvg and FedMid unstable.
 #
 # ## Predict, then change
 #
-# Each line is a change of one parameter at the top. Guess what the nine panels will look like, then unfold. (Take
-# `n_seeds: 3` to see them sooner; the answers do.)
+# Each item changes one parameter at the top. Guess what the nine panels will look like, then unfold. (Take `n_seeds: 3`
+# to see them sooner; the answers do.)
 #
-# 1. **`heterogeneity: [0, 2]`.** No client with a mean in Figure 3, and larger means in Figures 4 and 5. Whom does it
-#    help most to have none?
+# 1. **`heterogeneity: [0, 2]`.** No client has a mean in Figure 3, and means are larger in Figures 4 and 5. Which
+#    methods gain most without means?
 #
 #    <details><summary>What comes out</summary>
 #
-#    The rivals. FedAvg, FedMid and FedDualAvg can then take a rate of 0.01, in place of 0.001, and FedAvg comes to
-#    0.569 in place of 0.936. FedGradMP is helped, too: it ends at 0.0095 in place of 0.021. At 2 the
-#    best rate of the three is down to 0.0001, and their errors after 40 rounds of Figure 4 are above 0.99.
+#    The rivals do. FedAvg, FedMid and FedDualAvg can then take a rate of 0.01 instead of 0.001, and FedAvg comes to
+#    0.569 instead of 0.936. FedGradMP gains, too: it ends at 0.0095 instead of 0.021. At 2 the best rate of the three
+#    is down to 0.0001, and their errors after 40 rounds of Figure 4 are above 0.99.
 #
 #    ```text
 #    FedAvg         best rate of the paper's grid in Figures 3, 4 and 5: 0.01, 0.0001, 0.0001
@@ -693,13 +689,13 @@ if runner_up == "FedIterHT" and inside[0] and long_rounds >= 20:
 #    ```
 #
 #    </details>
-# 2. **`local_iterations: 1`.** A third of the work in a round, for everyone. Who loses?
+# 2. **`local_iterations: 1`.** Every method does a third of the work in a round. Which lose?
 #
 #    <details><summary>What comes out</summary>
 #
-#    In Figure 3, not FedGradMP: it still needs 2 rounds in the median, and ends at 0.021. FedIterHT loses, 0.804 in
-#    place of 0.529, but FedAvg gains, 0.805 in place of 0.936, because with fewer steps between two averages a rate of
-#    0.01 is stable. In Figure 5 FedGradMP is no longer at 0.1 after 40 rounds: it ends at 0.201.
+#    In Figure 3 FedGradMP does not: it still needs 2 rounds in the median, and ends at 0.021. FedIterHT loses (0.804
+#    instead of 0.529), but FedAvg gains (0.805 instead of 0.936), because with fewer steps between two averages a rate
+#    of 0.01 is stable. In Figure 5 FedGradMP no longer reaches 0.1 within 40 rounds: it ends at 0.201.
 #
 #    ```text
 #    FedAvg         best rate of the paper's grid in Figures 3, 4 and 5: 0.01, 0.005, 0.001
@@ -709,12 +705,12 @@ if runner_up == "FedIterHT" and inside[0] and long_rounds >= 20:
 #    ```
 #
 #    </details>
-# 3. **`noise_variance: 0.0001`.** A fiftieth of the noise, so the oracle is seven times better. Does FedGradMP follow?
+# 3. **`noise_variance: 0.0001`.** The noise is a fiftieth, so the oracle is seven times better. Does FedGradMP improve, too?
 #
 #    <details><summary>What comes out</summary>
 #
-#    It does: it ends at 0.00303, in place of 0.021, because its residual is made of the noise of the clients. The
-#    rivals after 40 rounds do not notice the noise at all: FedIterHT is at 0.52 and FedAvg at 0.935, nearly as before.
+#    It does: it ends at 0.00303 instead of 0.021, because its residual comes from the noise of the clients. The noise
+#    does not affect the rivals after 40 rounds: FedIterHT is at 0.52 and FedAvg at 0.935, nearly as before.
 #
 #    ```text
 #    oracle: relative error 0.000758
@@ -735,5 +731,5 @@ if runner_up == "FedIterHT" and inside[0] and long_rounds >= 20:
 # - B. McMahan et al., *Communication-efficient learning of deep networks from decentralized data*, AISTATS 2017
 #   (FedAvg).
 #
-# Next: [04_statistical_rate](04_statistical_rate.ipynb), because the first three experiments say that it works,
-# and the question is now why.
+# Next: [04_statistical_rate](04_statistical_rate.ipynb), because the first three experiments show that it works, and
+# the question is now why.

@@ -9,24 +9,23 @@
 # %% [markdown]
 # # The statistical rate: do more clients help as if all their rows were in one place?
 #
-# **Question.** Every client fits its own noise a little. Does averaging take that out again, so that the last error
-# falls with the number of rows of all clients together? And does Theorem 1 say so?
+# **Question.** Every client fits its own noise a little. Does averaging cancel this, so that the last error falls with
+# the number of rows of all clients together? And does Theorem 1 say so?
 #
 # [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
 #
 # ![With more clients beta grows, the residual stays, the measured error falls](pictures/04_statistical_rate.png)
 #
-# More clients lower the error nearly as pooling their rows would, and slightly more slowly. What Theorem 1 leaves over
-# at the end does not see it: it stays where it is, because the number $\beta$, which the paper's argument for the rate
-# takes to be a constant, grows.
+# More clients lower the error nearly as pooling their rows would, but slightly more slowly. The residual of Theorem 1
+# stays level, and the number $\beta$, which the paper's argument for the rate takes to be a constant, grows.
 #
-# This chapter comes before the theorem, because its first figure explains one of the reasons why the bounds of 06 and
-# 07 are loose.
+# This chapter comes before the theorem, because its first figure explains one reason why the bounds of 06 and 07 are
+# loose.
 #
 # **What you will see**
-# - what sixty-four clients send, and where their mean lies;
-# - the error against the number of all rows, beside that of one place that has them all and knows the support;
-# - why $\beta$ grows like $\sqrt N$, and so takes back what $N$ gave.
+# - what sixty-four clients send, and where the mean of it lies;
+# - the error against the number of all rows, beside that of least squares on all of them with the support known;
+# - why $\beta$ grows like $\sqrt N$, which cancels the gain.
 #
 # **Where it stands in the paper.** The last remarks on Theorem 1 (Section III). The theorem itself is in
 # [06_convergence_theorem](06_convergence_theorem.ipynb). Symbols are in [one table](../docs/symbols.md).
@@ -66,10 +65,10 @@ from fgmp.sparse_model import SparseModel
 # %% [markdown]
 # ## What the clients send
 #
-# The clients here are small, with 60 rows and 12 features, and their columns are nearly orthonormal, because only for
-# such clients can we compute what Theorem 1 promises. Take 64 of them, with noise, run FedGradMP for three rounds,
-# and look at the models that they send in the next round. All have the right support, so two numbers are left of
-# each: how far it is from the signal in its two entries.
+# The clients here are small, with 60 rows and 12 features, and their columns are nearly orthonormal, because we can
+# compute what Theorem 1 promises only for such clients. Take 64 of them, with noise, run FedGradMP for three rounds,
+# and look at the models that they send in the next round. All have the right support, so each is described by two
+# numbers: its errors in the two entries of the signal.
 
 # %%
 def small(N, seed):
@@ -95,18 +94,18 @@ alt(fig, "The models of sixty-four clients are dots on all sides of a cross, the
 
 
 # %% [markdown]
-# *The cross is the signal.* The clients are off in all directions, because their noises are independent. So their
-# errors cancel: the mean of $N$ of them is about $\sqrt N$ times nearer.
+# *The cross is the signal.* The clients are off in all directions, because their noise is independent. Therefore the
+# mean of $N$ of them is about $\sqrt N$ times nearer.
 #
 # ## The statistical rate
 #
 # For independent noise and full batches, the paper promises an error of order $\sqrt{\tau\log n / (Nm)}$, for $N$
-# clients with $m$ rows: as if all rows were in one place. We measure it with Gaussian clients, for more and more
-# clients of 100 rows, and for 8 clients with more and more rows. The entries of the signal are equal, so that none
-# hides in the noise. We compare it with the error of least squares on all rows *with the support known*, of the same
-# data; it is about noise times $\sqrt{\tau/(Nm)}$.
+# clients with $m$ rows, as if all rows were in one place. We measure it with Gaussian clients: more and more clients of
+# 100 rows, and 8 clients with more and more rows. The entries of the signal are equal, so that none is lost in the
+# noise. The floor is the error of least squares on all rows of the same data *with the support known*; it is about
+# noise times $\sqrt{\tau/(Nm)}$.
 #
-# **Guess first.** Which falls faster, the error of more clients, or that of more rows at each of eight clients?
+# **Guess first.** Does the error fall faster with more clients, or with more rows at each of eight clients?
 
 # %%
 def last_error(N, rows, seed):
@@ -150,7 +149,7 @@ alt(fig, """Relative error against the rows of all clients on two logarithmic ax
 # *The error falls near the floor, with more clients and with more rows. Medians over the seeds; bands span 5 to 95
 # percent of them.*
 #
-# The two series are two experiments, so each has its own slope: one number for both would be the slope of neither.
+# Each series has its own slope:
 
 # %%
 def slope_of(part):
@@ -169,11 +168,11 @@ print("error over that of one place, medians:", ", ".join(f"{N} clients {value:.
 
 
 # %% [markdown]
-# With more clients the mean slope is -0.459, and its interval holds -1/2 by 0.004 only. Beside least squares on the
-# same rows in one place, the error rises from 1.20 times as much with four clients to 1.32 with 256 and 1.39 with 1024.
-# With more rows at each client the error falls *faster* than the rate, because the factor depends on the rows of a
-# client: it is 1.5 for clients of 50 rows, and 1.0 for clients of 800. (A likely reason, not tested here: before a
-# client prunes, it fits up to $3\tau$ features to its rows, and most of these are noise.)
+# With more clients the interval of the slope contains -1/2 by only 0.004, and the error rises from 1.22 times the floor
+# with four clients to 1.39 times with 1024. With more rows at each client the error falls *faster* than the rate,
+# because this factor depends on the rows of a client: it is 1.5 for clients of 50 rows, and 1.0 for clients of 800. (A
+# likely reason, not tested here, is that a client fits up to $3\tau$ features before it prunes, and most of these fit
+# noise.)
 #
 # ## Does Theorem 1 say so?
 #
@@ -187,9 +186,9 @@ print("error over that of one place, medians:", ", ".join(f"{N} clients {value:.
 # for every set $\Omega$ of $4\tau$ features. (The cell below takes for $\Omega$ the eight features on which the mean
 # gradient is largest, which asks for the least.)
 #
-# But this is the same picture as above, for gradients: with independent noise the mean of $N$ gradients is about
-# $\sqrt N$ times shorter than each of them. So the left side stays and the right side shrinks, $\beta$ has to be about
-# $\sqrt{N-1}$ or more, and it takes back what $N$ gave. We measure the smallest $\beta$, the residual and the error.
+# But gradients behave like the models above: with independent noise the mean of $N$ gradients is about $\sqrt N$ times
+# shorter than each of them. So the left side stays and the right side shrinks: $\beta$ has to be about $\sqrt{N-1}$ or
+# more, which cancels the gain. We measure the smallest $\beta$, the residual and the error.
 
 # %%
 def needs(N, seed):
@@ -222,9 +221,8 @@ alt(fig, """Against the number of clients: the smallest beta rises beside the ro
     stays level, and the measured error falls.""")
 
 # %% [markdown]
-# *What Theorem 1 leaves over stays level, and the measured error falls. Medians over the seeds, with bands over all of
-# them.* Theorem 1 never sees that errors cancel in a mean. (Entry 8 of [ERRATA.md](../ERRATA.md) has the
-# computation.)
+# *The residual of Theorem 1 stays level, and the measured error falls. Medians over the seeds, with bands over all of
+# them.* (Entry 8 of [ERRATA.md](../ERRATA.md) has the computation.)
 
 # %%
 three = {"smallest beta": beta, "root of the residual": residual, "measured error": error}
@@ -263,32 +261,32 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 # %% [markdown]
 # ## What differs from the paper, and why
 #
-# - **Clients.** Gaussian for the rate; nearly orthonormal where Theorem 1 is computed, since only such clients meet its
-#   conditions ([05_restricted_convexity](05_restricted_convexity.ipynb)).
+# - **Clients** are Gaussian for the rate, and nearly orthonormal where Theorem 1 is computed, since only such clients
+#   meet its conditions ([05_restricted_convexity](05_restricted_convexity.ipynb)).
 # - **The point.** Gradients are taken at the signal $x^\#$, which Theorem 1 allows
 #   ([06_convergence_theorem](06_convergence_theorem.ipynb)).
-# - **No logarithm.** The factor $\log n$ pays for finding the support. These signals are large enough that it is found.
+# - **No logarithm.** The factor $\log n$ is the price of finding the support. These signals are large enough that it is
+#   found.
 #
 # ## The answer
 #
-# Nearly: as clients are added the error falls at a slope of -0.459 in their number, and the interval of that slope only
-# just holds one over the square root; beside one place that has all rows the error rises slowly. With more rows at each
-# client it falls faster, at -0.640, because small clients are farther above the floor of one place that has all rows.
-# The reason is one picture: independent errors cancel in a mean. Theorem 1 adds up the errors of the clients one by
-# one, so what it leaves over does not fall with their number; the step from one to the other needs a constant $\beta$,
-# and $\beta$ grows with slope 0.62.
+# Nearly: with more clients the error falls with slope -0.459, whose interval only just contains one over the square
+# root; relative to the floor it rises slowly. With more rows at each client it falls faster, with slope -0.640, because
+# small clients are farther above the floor. Independent errors cancel in a mean, but Theorem 1 adds up the errors of
+# the clients one by one, so its residual does not fall with their number. The step from one to the other needs a
+# constant $\beta$, and $\beta$ grows with slope 0.62.
 #
 # ## Predict, then change
 #
-# 1. **`noise: 1.0`.** Noise of standard deviation 1, as large as the whole signal. Do the errors grow by ten, and does
-#    the rate stay?
+# 1. **`noise: 1.0`.** The noise has standard deviation 1, as large as the whole signal. Do the errors grow tenfold, and
+#    does the rate stay?
 #
 #    <details><summary>What comes out</summary>
 #
-#    Not quite. The clients of 800 rows still reach what one place with all rows reaches (factor 1), but those of 50
-#    rows end at 3.2 times it, where it was 1.5, probably because features of the signal now drown: the rate is about
-#    the size of the error once the support is right. With more clients the slope is -0.38, and its interval no longer
-#    holds -1/2. The part on Theorem 1 has its own noise and is unchanged.
+#    Not quite. The clients of 800 rows still reach the floor (factor 1), but those of 50 rows end at 3.2 times it
+#    instead of 1.5, probably because features of the signal are now lost in the noise: the rate describes the error
+#    once the support is right. With more clients the slope is -0.38, and its interval no longer contains -1/2. The part
+#    on Theorem 1 has its own noise and is unchanged.
 #
 #    ```text
 #    more clients: mean slope -0.38, 95 % interval -0.43 to -0.33
@@ -301,8 +299,8 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 #
 #    <details><summary>What comes out</summary>
 #
-#    Both, but not alike. Eight clients of 50 rows are now at twice the broken line, in place of 1.5 times, and
-#    64 clients of 100 rows at 1.5 times, in place of 1.3; with 800 rows a client is still on it. A client fits up to
+#    Both do, by different amounts. Eight clients of 50 rows are now at twice the broken line instead of 1.5 times, and
+#    64 clients of 100 rows at 1.5 times instead of 1.3; eight clients of 800 rows are still on it. A client fits up to
 #    $3\tau$ features, and the fewer rows it has for each, the more of its noise is in the values.
 #
 #    ```text
@@ -310,14 +308,12 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 #    ```
 #
 #    </details>
-# 3. **`last_condition: 1.03`.** Better clients make the promise of Theorem 1 smaller. Does what it leaves over now fall
-#    with $N$?
+# 3. **`last_condition: 1.03`.** Better clients make the bound of Theorem 1 smaller. Does its residual now fall with $N$?
 #
 #    <details><summary>What comes out</summary>
 #
-#    No: its slope is -0.0024, and that of $\beta$ is 0.62 as before. Better clients make what is left over smaller for
-#    every $N$, but it is still a mean of what the noise does to each client alone, and this mean does not know about
-#    the sign.
+#    No: its slope is -0.0024, and that of $\beta$ is 0.62 as before. Better clients make the residual smaller for every
+#    $N$, but it is still a mean of squares, one for each client, in which signs cannot cancel.
 #
 #    ```text
 #    [gap in the proof] theory-statistical-beta: smallest beta 0.62, root of the residual -0.0024, ...
@@ -329,5 +325,5 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 #
 # - The paper, as in [00](00_start_here.ipynb).
 #
-# Next: [05_restricted_convexity](05_restricted_convexity.ipynb), because before the theorem can be read one has to know
-# what it asks of a client's data.
+# Next: [05_restricted_convexity](05_restricted_convexity.ipynb), because to read the theorem one has to know what it
+# requires of a client's data.
