@@ -28,9 +28,9 @@
 #
 # There is one signal $x^\#$ with $n$ entries, of which only $\tau$ are not zero. Client $i$ knows a matrix $A_i$ with
 # $m$ rows, and one number for each row: $y_i = A_i x^\#$. (In the table of a hospital a row is a patient and a column
-# is a measurement, and $\tau$ of the measurements matter.) The loss of a model $x$ at this client is $f_i(x) =
-# \frac{1}{2m}\|A_i x - y_i\|^2$. The rows stay at the clients. Only models with $\tau$ nonzero entries travel, from the
-# server to all clients and back.
+# is a measurement, and $\tau$ of the measurements matter.) The loss of a model $x$ at this client is
+# $f_i(x) = \frac{1}{2m}\|A_i x - y_i\|^2$. The rows stay at the clients. Only models with $\tau$ nonzero entries
+# travel, from the server to all clients and back.
 #
 # Here is Algorithm 1 of the paper, in its letters. $\mathrm{approx}_s(v)$ is the set of the $s$ places where $v$ has
 # its largest magnitudes, and $P_\Lambda(v)$ is $v$ with all entries outside of $\Lambda$ set to zero. $p_i$ is the

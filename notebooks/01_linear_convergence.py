@@ -296,8 +296,8 @@ print(f"true features merged: {shown[0]} at alpha = {alphas[0]:g}; {shown[-1]} a
 # At $\alpha = 10$ it begins with less than half a feature. Least squares then fits the sum with whatever features were
 # taken, so the next gradient shows more; but pruning to $\tau$ features changes the sum again, so the gain is small,
 # and three iterations alone do not find the signal. The federation does: clients with small means identify features in
-# the first round, and from the second round on all others merge these with their own and have fewer to find. For $K =
-# 1$ the first, blind iteration is the whole first round.
+# the first round, and from the second round on all others merge these with their own and have fewer to find. For
+# $K = 1$ the first, blind iteration is the whole first round.
 #
 # ## Where the noisy runs end
 #

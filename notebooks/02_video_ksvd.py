@@ -324,8 +324,8 @@ claim("fig2-satisfactory",
 #
 # - **The clip.** The paper's clip cannot be redistributed. Another one is set by a parameter: `papermill
 #   02_video_ksvd.ipynb out.ipynb -y "{video: /path/to/clip.avi, within: 1.02}"`.
-# - **Sparsity, local iterations, batch.** The paper does not state them for this experiment. We take $\tau = 5$, $K =
-#   3$ and the full batch of thirty rows.
+# - **Sparsity, local iterations, batch.** The paper does not state them for this experiment. We take $\tau = 5$,
+#   $K = 3$ and the full batch of thirty rows.
 # - **Quality.** The paper calls the picture reasonably satisfactory. We compare it with the best that the dictionary
 #   allows, with the mean training frame, and with a tenth of the frame.
 # - **The start of K-SVD.** K-SVD usually starts from training frames. Frames of a fixed camera are almost multiples of

@@ -24,8 +24,7 @@
 #
 # **What you will see**
 # - the rivals, their update rules, and one search that picks a learning rate for each of them;
-# - Figures 3, 4 and 5 of the paper in one picture: the error against rounds against wall-clock seconds and, added here,
-#   against bytes;
+# - Figures 3, 4 and 5 of the paper in one picture: the error against rounds, wall-clock seconds and, added here, bytes;
 # - which methods degrade when the clients differ more, by which factor, and why;
 # - what the runner-up does with more rounds, and with learning rates that the paper did not try;
 # - what keeps FedGradMP above the oracle.
@@ -38,7 +37,7 @@
 #
 # In all methods the server sends a model, every client improves it in $K$ local iterations, and the server combines the
 # answers. **FedGradMP** picks the $2\tau$ largest entries of the gradient, joins them with the support of its model,
-# minimises $f_i$ over this joint support, and keeps the $\tau$ largest entries. So does its server with the mean. The
+# minimises $f_i$ over this joint support, and keeps the $\tau$ largest entries. Its server keeps those of the mean. The
 # rivals take gradient steps:
 #
 # | method | one local iteration of a client | the server | model |
@@ -49,10 +48,10 @@
 # | FedDualAvg | $z \leftarrow z - \eta\, g(w)$, $w = S(z,\ \eta\lambda(Kr + k))$ | mean of the $z$ | some zeros |
 # | FedAvg | $w \leftarrow w - \eta g$ | mean | dense |
 #
-# Here $g$ is the gradient of a minibatch, $\eta$ the learning rate, $H_\tau$ keeps the $\tau$ largest entries, $S(v,
-# t)$ moves every entry of $v$ by $t$ towards zero, $k$ counts the local iterations and $r$ the rounds. The learning
-# rate of the server is 1. The rules are those of Yuan et al. (FedMid, FedDualAvg) and Tong et al. (FedHT, FedIterHT);
-# FastFedDualAvg of Bao et al. is available too.
+# Here $g$ is the gradient of a minibatch, $\eta$ the learning rate, $H_\tau$ keeps the $\tau$ largest entries,
+# $S(v, t)$ moves every entry of $v$ by $t$ towards zero, $k$ counts the local iterations and $r$ the rounds. The
+# learning rate of the server is 1. The rules are those of Yuan et al. (FedMid, FedDualAvg) and Tong et al. (FedHT,
+# FedIterHT); FastFedDualAvg of Bao et al. is available too.
 #
 # Only FedGradMP has no learning rate.
 #
@@ -133,10 +132,10 @@ shown_rounds, long_rounds = rounds
 # %% [markdown]
 # ### Data
 #
-# A sparse signal $x^\#$ with $\tau$ nonzero entries and norm 1 is observed by $N$ clients. Client $i$ sees $y_i = A_i
-# x^\# + e_i$. The entries of $A_i$ are $\mathcal N(\mu_i, 1/i^{0.2})$, with one mean $\mu_i \sim \mathcal N(0, \alpha)$
-# for each client; $\alpha$ says how much the clients differ. The objective of client $i$ is $f_i(x) = \frac{1}{2m}\|A_i
-# x - y_i\|_2^2$. Each seed has its own signal, matrices and noise.
+# A sparse signal $x^\#$ with $\tau$ nonzero entries and norm 1 is observed by $N$ clients. Client $i$ sees
+# $y_i = A_i x^\# + e_i$. The entries of $A_i$ are $\mathcal N(\mu_i, 1/i^{0.2})$, with one mean
+# $\mu_i \sim \mathcal N(0, \alpha)$ for each client; $\alpha$ says how much the clients differ. The objective of client
+# $i$ is $f_i(x) = \frac{1}{2m}\|A_i x - y_i\|_2^2$. Each seed has its own signal, matrices and noise.
 #
 # The race is run in double precision. In single precision FedGradMP chooses other columns on another processor, because
 # many entries of a gradient are nearly as large as the $2\tau$-th, and the third digit of its errors depends on the
@@ -705,7 +704,8 @@ if runner_up == "FedIterHT" and inside[0] and long_rounds >= 20:
 #    ```
 #
 #    </details>
-# 3. **`noise_variance: 0.0001`.** The noise is a fiftieth, so the oracle is seven times better. Does FedGradMP improve, too?
+# 3. **`noise_variance: 0.0001`.** The noise is a fiftieth, so the oracle is seven times better. Does FedGradMP improve,
+#    too?
 #
 #    <details><summary>What comes out</summary>
 #

@@ -308,7 +308,8 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 #    ```
 #
 #    </details>
-# 3. **`last_condition: 1.03`.** Better clients make the bound of Theorem 1 smaller. Does its residual now fall with $N$?
+# 3. **`last_condition: 1.03`.** Better clients make the bound of Theorem 1 smaller. Does its residual now fall with
+#    $N$?
 #
 #    <details><summary>What comes out</summary>
 #

@@ -7,24 +7,23 @@
 # ---
 
 # %% [markdown]
-# # Restricted convexity: how much must a misfit bend?
+# # Restricted convexity: how much curvature must the loss have?
 #
-# **Question.** The misfit of a client with fewer rows than features is flat in some directions. Which curvature does
-# FedGradMP need instead, and do the clients of the paper's experiments have as much of it as the paper's theorem asks
-# for?
+# **Question.** The loss of a client with fewer rows than features is flat in some directions. Which curvature does
+# FedGradMP need, and do the clients of the paper's experiments have as much of it as the paper's theorem requires?
 #
 # [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
 #
 # ![Condition numbers of the paper's clients against squared mean over variance](pictures/05_restricted_convexity.png)
 #
-# The theory asks for curvature along sparse directions only. But the theorem also wants these directions to bend nearly
-# alike: their condition number must stay below 1.102. The clients of the paper's Figure 1 are far above that, even
-# for a model with one nonzero entry. The larger the common mean of their data, the farther.
+# The theory needs curvature along sparse directions only. But the theorem also requires these curvatures to be nearly
+# equal: their condition number must stay below 1.102. The clients of the paper's Figure 1 are far above that, even for
+# a model with one nonzero entry, and farther if the common mean of their data is larger.
 #
 # **What you will see**
 # - restricted convexity, drawn in two and in three dimensions;
 # - the restricted constants of a client as the sparsity grows: exact, or enclosed between two bounds;
-# - a proof that the theorem is silent about the clients of Figure 1, and what makes them so.
+# - a proof that the theorem says nothing about the clients of Figure 1, and the reason.
 #
 # **Where it stands in the paper.** Section II. The theorems that use these constants are measured in
 # [06_convergence_theorem](06_convergence_theorem.ipynb) and
@@ -63,8 +62,8 @@ from fgmp import theory
 # %% [markdown]
 # ## Curvature, but only where it is needed
 #
-# A client with fewer rows than features cannot have a strongly convex misfit: some directions do not change it at
-# all. FedGradMP does not need more than this: along **sparse** directions, the misfit must bend.
+# A client with fewer rows than features cannot have a strongly convex loss: some directions do not change it at all.
+# FedGradMP needs curvature only along **sparse** directions.
 #
 # > **Restricted strong convexity** (RSC, Assumption 1) with constant $\rho^-_\tau$: for all $x_1, x_2$ that differ in
 # > at most $\tau$ entries, $f(x_1) - f(x_2) - \langle \nabla f(x_2), x_1 - x_2\rangle \ge \frac{\rho^-_\tau}{2}\|x_1 -
@@ -82,7 +81,7 @@ def curvature(A, d):
 
 
 # %% [markdown]
-# **Two dimensions.** One row, two features: $f(x) = \frac12 (x_1 + 0.6\,x_2 - 1)^2$. The misfit is a straight valley.
+# **Two dimensions.** With one row and two features, $f(x) = \frac12 (x_1 + 0.6\,x_2 - 1)^2$ is a straight valley.
 
 # %%
 row = np.array([[1.0, 0.6]])
@@ -110,13 +109,12 @@ alt(fig, """Left, the levels of a misfit of two features are parallel lines alon
     axes.""")
 
 # %% [markdown]
-# *In the direction of the valley (about 121 degrees) the curvature is zero. The two axes, where the 1-sparse
-# directions are, bend: $\rho^-_1 = 0.36$ and $\rho^+_1 = 1$.*
+# *In the direction of the valley (about 121 degrees) the curvature is zero. Along the two axes, the 1-sparse
+# directions, it is not: $\rho^-_1 = 0.36$ and $\rho^+_1 = 1$.*
 #
-# **Three dimensions.** Two rows, three features, and one direction is flat again. Directions are points of a sphere,
-# and the 2-sparse ones form three great circles on it. If the flat direction keeps away from them, the misfit is
-# restricted strongly convex with $\rho^-_2 > 0$. Here are the circles in colours of their curvature, and the
-# curvature along them:
+# **Three dimensions.** With two rows and three features one direction is flat again. Directions are points of a sphere,
+# and the 2-sparse ones form three great circles on it. If the flat direction is not on them, the loss is restricted
+# strongly convex with $\rho^-_2 > 0$. Here are the circles, coloured by their curvature, and the curvature along them:
 
 # %%
 rows = np.array([[1.2, -1.0, -0.6], [0.2, 0.9, -1.1]])  # a client with two rows and three features
@@ -142,11 +140,11 @@ alt(fig, """A sphere of directions with three circles in colours of their curvat
 
 
 # %% [markdown]
-# The horizontal lines come from `theory.restricted_constants`: it enumerates all supports and takes the extreme
+# The horizontal lines come from `theory.restricted_constants`, which enumerates all supports and takes the extreme
 # eigenvalues. They touch the curves.
 #
-# The paper remarks that its assumptions ask for less than convexity in all of $\mathbb{R}^n$. Here is a family of
-# clients for which this is so: half as many rows as features.
+# The paper remarks that its assumptions require less than convexity in all of $\mathbb{R}^n$. Here are clients for
+# which this is so, with half as many rows as features.
 
 # %%
 def wide(seed):
@@ -157,9 +155,8 @@ def wide(seed):
 # %% [markdown]
 # ## Constants of a client
 #
-# How large are the constants of a client? Take one of the paper's heterogeneous model, small enough for enumeration.
-# At the paper's size, $n = 1000$, enumeration is hopeless: sparsity 4 has $4 \times 10^{10}$ supports. So there are two
-# bounds, named by the side from which they come:
+# We take a client of the paper's heterogeneous model, small enough for enumeration. At the paper's size, $n = 1000$,
+# enumeration is impossible: sparsity 4 has $4 \times 10^{10}$ supports. So there are two bounds:
 # - `inner_restricted_constants` looks at some supports only. Its `lower` is too large, its `upper` too small;
 # - `outer_restricted_constants` uses Gershgorin's discs and the whole spectrum. Its `lower` is too small, its `upper`
 #   too large.
@@ -188,23 +185,23 @@ alt(fig, """Upper and lower restricted constants against the sparsity: the upper
 
 
 # %% [markdown]
-# *As $\tau$ grows, more directions count: $\rho^+$ can only rise and $\rho^-$ only fall. Both ends meet the extreme
-# eigenvalues of the whole matrix at $\tau = n$. The inner bound, from few supports and exchanges of single features,
-# sits on the exact values nearly everywhere.*
+# *As $\tau$ grows, more directions count, so $\rho^+$ can only rise and $\rho^-$ only fall. At $\tau = n$ both meet the
+# extreme eigenvalues of the whole matrix. The inner bound, from few supports and exchanges of single features, agrees
+# with the exact values nearly everywhere.*
 #
 # ## The clients of the paper
 #
-# What does the theorem need? Its constants are made of the **condition numbers** $c = \rho^+/\rho^-$ of the clients at
-# sparsity $4\tau$. A local iteration is promised to come nearer for $c < 1.102$, which
+# The constants of the theorem depend on the **condition numbers** $c = \rho^+/\rho^-$ of the clients at sparsity
+# $4\tau$. A local iteration is guaranteed to reduce the error for $c < 1.102$, which
 # [06_convergence_theorem](06_convergence_theorem.ipynb) derives. A few clients may exceed that, if the mean over all
-# makes up for it. But at $c \ge 2$ Lemma 2 says nothing any more, whatever the noise and the step: its constant
-# $\rho^+/(2\rho^- - \rho^+)$ has no positive denominator. **So one client with $c \ge 2$ breaks the theorem for the
-# whole federation**, because the promise adds up all clients.
+# makes up for it. But at $c \ge 2$ Lemma 2 says nothing, whatever the noise and the step, because the denominator of
+# its constant $\rho^+/(2\rho^- - \rho^+)$ is not positive. **So one client with $c \ge 2$ breaks the theorem for the
+# whole federation**, because the bound adds up all clients.
 #
-# The inner bound of the constants gives a lower bound of $c$: with it we can prove that the theorem is silent. Here
-# it is for clients like those of Figure 1, at sparsity 4, which is $\tau = 1$. The figure draws it against what makes
-# a client's columns alike: its entries are $N(\mu_i, 1/i^{1.1})$, so every column contains the same vector
-# $\mu_i\mathbb{1}$, and what counts is how large $\mu_i^2$ is beside the variance.
+# The inner bound of the constants gives a lower bound of $c$, with which we can prove that the theorem says nothing.
+# Here it is for clients like those of Figure 1, at sparsity 4, which is $\tau = 1$. The figure draws it against what
+# makes a client's columns similar: its entries are $N(\mu_i, 1/i^{1.1})$, so every column contains the same vector
+# $\mu_i\mathbb{1}$, and the ratio of $\mu_i^2$ to the variance decides.
 
 # %%
 def drawn_clients(seed):
@@ -228,10 +225,10 @@ alt(fig, """A lower bound of the condition number of clients against the squared
     variance: it grows along one line, and all clients are far above the two limits of the theorem.""")
 
 # %% [markdown]
-# *Five of the thirty clients, for each seed.* Those with a large mean are the worst: their columns are nearly the same
-# vector, so that the difference of two features hardly changes the misfit. It is the common mean of
-# [19](19_how_few_rows.ipynb), quantified. Runs of FedGradMP on these data are exact nevertheless
-# ([01_linear_convergence](01_linear_convergence.ipynb)): the condition of the theorem is sufficient, and far from
+# *Five of the thirty clients, for each seed: those with a large mean are the worst.* Their columns are nearly the same
+# vector, so the difference of two features hardly changes the loss. This quantifies the common mean of
+# [19](19_how_few_rows.ipynb). Runs of FedGradMP on these data are exact nevertheless
+# ([01_linear_convergence](01_linear_convergence.ipynb)): the condition of the theorem is sufficient but far from
 # necessary.
 
 # %% [markdown]
@@ -258,18 +255,17 @@ claim("theory-mean-conditions", "clients of one federation, ordered by squared m
 # %% [markdown]
 # ## What differs from the paper, and why
 #
-# - **The small client.** Exact constants need enumeration, so the picture has 14 features. At 1000 features they are
-#   bounded.
+# - **The small client.** Exact constants need enumeration, so the picture has 14 features. At 1000 features we have
+#   bounds.
 # - **$\rho^+$** is the restricted curvature, not the larger constant of Assumption 2
 #   ([18_errata_checked](18_errata_checked.ipynb) compares the two). For exact projections the proofs need no more.
 #
 # ## The answer
 #
-# The misfit must bend along sparse directions, and only there: with half as many Gaussian rows as features it is flat
-# somewhere on every seed, yet its sparse directions bend. The theorem also wants them to bend alike. A local iteration
-# is promised to gain below a condition number of 1.102, and a single client at 2 or above breaks the promise for all.
-# The clients of Figure 1 have at least 24.1 (the first) and 153 (the last), medians over the seeds, and more where the
-# common mean is larger. So the theorem is silent about that experiment.
+# The loss needs curvature along sparse directions only: with half as many Gaussian rows as features it is flat in some
+# direction on every seed, but in no sparse one. A local iteration is guaranteed to gain below a condition number of
+# 1.102, and a single client at 2 or above breaks the theorem for all. The clients of Figure 1 have at least 24.1 (the
+# first) and 153 (the last), medians over the seeds. So the theorem says nothing about that experiment.
 #
 # ## Predict, then change
 #
@@ -278,9 +274,9 @@ claim("theory-mean-conditions", "clients of one federation, ordered by squared m
 #
 #    <details><summary>What comes out</summary>
 #
-#    It falls to between 5 and 7 and moves far to the left, for the mean of a client's entries is now zero but for
-#    chance. No client comes below 2: with 100 rows and 1,000 features some four columns are always alike. And nothing
-#    is left to be ordered by the mean.
+#    It falls to between 5 and 7 and moves far to the left, because the mean of a client's entries is now zero except
+#    for chance. No client comes below 2: with 100 rows and 1,000 features some four columns are always similar. The
+#    condition numbers no longer follow the mean.
 #
 #    ```text
 #    [holds] theory-paper-clients: ... client 1: 7.01 (6.18 to 7.48), client 30: 5.87 (5.44 to 7.28); 10 seeds
@@ -288,26 +284,25 @@ claim("theory-mean-conditions", "clients of one federation, ordered by squared m
 #    ```
 #
 #    </details>
-# 2. **`n_samples: 12`.** Fewer rows than the 14 features of the small client. What happens to its lower constant?
+# 2. **`n_samples: 12`.** The small client now has fewer rows than its 14 features. What happens to its lower constant?
 #
 #    <details><summary>What comes out</summary>
 #
 #    It falls to zero at $\tau = 13$ at the latest, where there are more features than rows, and the lower curve leaves
-#    the figure. The clients of Figure 1, with twelve rows, get worse as well: their cloud rises to a thousand.
+#    the figure. The clients of Figure 1, with twelve rows, get worse as well: their cloud rises to a thousand and more.
 #
 #    ```text
 #    [holds] theory-paper-clients: ... client 1: 874 (427 to 5.32e+03), client 30: 4.17e+03 (837 to 2.43e+04); 10 seeds
 #    ```
 #
 #    </details>
-# 3. **`sparsity: 3`.** Half as many rows as features, and sparse now means three entries. Do these directions still
-#    bend?
+# 3. **`sparsity: 3`.** With half as many rows as features, sparse now means three entries. Do these directions still
+#    have curvature?
 #
 #    <details><summary>What comes out</summary>
 #
 #    They do, but less: the smallest curvature falls from 0.083 to 0.014 (medians), because there are more of these
-#    directions and each may come nearer to a flat one. In the figure of the constants one step to the right along the
-#    lower curve says the same.
+#    directions and each may come nearer to a flat one.
 #
 #    ```text
 #    [reproduced] theory-restricted-only: 0.0144 over 3-sparse directions (0.00434 to 0.0257, 10 seeds)

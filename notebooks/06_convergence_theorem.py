@@ -17,14 +17,13 @@
 # ![Squared error and bound against rounds, with and without noise](pictures/06_convergence_theorem.png)
 #
 # On clients whose columns are nearly orthonormal, the bound of the theorem (black) is above the error of the run
-# (orange) in every round of every run, and below that of the zero model. It is also too large by many orders of
-# magnitude.
+# (orange) in every round of every run, and below that of the zero model. It is too large by many orders of magnitude.
 #
 # **What you will see**
 # - what each of the three steps of a local iteration loses, and the lemma about it;
 # - from these, the condition that a client has to meet, $c < 1.102$, and a better constant;
-# - the main theorem and its corollary beside the measured error, and what the gap is made of;
-# - what more local iterations do to the promise, and to the runs; and what to do with all this.
+# - the main theorem and its corollary beside the measured error, and the reasons for the gap;
+# - what more local iterations do to the bound and to the runs, and what follows in practice.
 #
 # **Where it stands in the paper.** Section III. The constants that the theorem needs are drawn in
 # [05_restricted_convexity](05_restricted_convexity.ipynb); minibatches, inexact solvers and cohorts follow in
@@ -80,10 +79,10 @@ from fgmp.solvers import minimise_on
 # %% [markdown]
 # ## One local iteration, three lemmas
 #
-# In words first: a local iteration guesses features, fits them and drops some, and each of the three may lose a share
-# of what is right. The three shares multiply to one factor, and the theorem has something to say where it is below one.
-# That asks for columns so nearly orthogonal that few data sets have them, and the runs do well without. If the lemmas
-# are too much, go on with "Theorem 1 beside the measured error".
+# In words: a local iteration guesses features, fits them and drops some, and each step may lose a part of what is
+# right. The factors of the three steps are multiplied, and the theorem applies if the product is below one. That
+# requires columns so nearly orthogonal that few data sets have them, and the runs do well without. To skip the lemmas,
+# go on with "Theorem 1 beside the measured error".
 #
 # Let $x^*$ be the sparse solution: the minimiser of $f = \sum_i p_i f_i$ over $\tau$-sparse vectors. With few
 # features `theory.sparse_minimiser` finds it by trying all supports.
@@ -92,13 +91,13 @@ from fgmp.solvers import minimise_on
 #
 # - it **merges** the $2\tau$ largest entries of the gradient with the support of $x_k$ to $\hat\Gamma$. What may be
 #   lost are entries of $x^*$ that the gradient hides, because the columns are not quite orthogonal;
-# - it **minimises** over $\hat\Gamma$ to get $b$. This repairs the entries that are in $\hat\Gamma$, up to the noise;
-#   the missed ones stay missed, and bend the others a little;
+# - it **minimises** over $\hat\Gamma$ to get $b$. This corrects the entries that are in $\hat\Gamma$, up to the noise;
+#   the missed ones stay missed, and distort the others a little;
 # - it **prunes** $b$ to its $\tau$ largest entries, and may throw away a right one that looks small.
 #
-# To see how much, take a run apart: the lines below are those of [fedgradmp](../fgmp/fedgradmp.py), and hand over what
-# lies between them. Each client starts at a random sparse model, so that there is something to correct, and takes three
-# local iterations with the full batch.
+# To see how much, the lines below, which are those of [fedgradmp](../fgmp/fedgradmp.py), also return what each step
+# computes. Each client starts at a random sparse model, so that there is something to correct, and takes three local
+# iterations with the full batch.
 
 # %%
 def local_steps(fed, seed):
@@ -117,7 +116,7 @@ def local_steps(fed, seed):
 
 # %% [markdown]
 # These clients have 600 Gaussian rows each, one entry of the signal is thirty times smaller than the other, and the
-# noise is strong. So the small entry is missed again and again, and every step has something to lose.
+# noise is strong. So the small entry is often missed, and every step can lose something.
 
 # %% tags=["hide-input"]
 def lemma_federation(seed, small=1 / 30):
@@ -132,12 +131,12 @@ def lemma_federation(seed, small=1 / 30):
 # $2\tau + \tau$ features and $x^*$ adds $\tau$; $\rho^-$ and $\rho^+$ are the smallest and the largest curvature of
 # [05](05_restricted_convexity.ipynb).
 #
-# **Merging (Lemma 3).** What $\hat\Gamma$ misses is at most a share $\beta_2$ of the error before, and what the noise
+# **Merging (Lemma 3).** What $\hat\Gamma$ misses is at most a share $\beta_2$ of the error before, plus what the noise
 # in the gradient can hide, $\xi_2$:
 #
 # $$\|P^\perp_{\hat\Gamma}(b - x^*)\|^2 \le \beta_2 \|x_k - x^*\|^2 + \xi_2 .$$
 #
-# The share is small only where columns are nearly orthogonal, so that all sparse curvatures are alike:
+# The share is small only where columns are nearly orthogonal, so that all sparse curvatures are nearly equal:
 #
 # $$\beta_2 = 2\,\frac{\rho^+ - \rho^-}{\rho^-} .$$
 #
@@ -191,15 +190,14 @@ alt(fig, """Squared error before a local iteration, missed by the merged support
 
 
 # %% [markdown]
-# *The first local iteration of all clients and seeds: medians and quartiles (values below $10^{-6}$ are drawn
-# there).* Read it from left to right. The gradient does most of the work: what the merged support misses is more than
-# three orders of magnitude less than the error before. Minimising then adds what the noise puts into the merged
-# features, and pruning takes a part of that away again. Lemmas 2 and 1 allow a few times what happens. It is Lemma 3
-# that is loose: it allows about as much as there was before. So $\beta_2$ is no small share even here, because it has
-# to think of the worst columns that have this $c$. Data as easy as these cannot test it, though. Half of the twelve
-# features are merged, and a feature is missed only if it is small; then what is missed is small, too.
+# *The first local iteration of all clients and seeds: medians and quartiles (values below $10^{-6}$ are drawn there).*
+# The gradient does most of the work: what the merged support misses is more than three orders of magnitude less than
+# the error before. Minimising then adds what the noise puts into the merged features, and pruning removes a part of
+# that again. Lemmas 2 and 1 allow a few times what happens. Lemma 3 is loose: it allows about as much as there was
+# before, because $\beta_2$ must cover the worst matrix with this $c$. Data as easy as these hardly test it: half of the
+# twelve features are merged, and a feature is missed only if it is small; then what is missed is small, too.
 #
-# **Guess first.** How often is the small entry missed at all? And how often would one be missed that is a fifth, or a
+# **Guess first.** How often is the small entry missed? And how often would an entry be missed that is a fifth, or a
 # half, of the other?
 
 # %% tags=["hide-input"]
@@ -218,14 +216,13 @@ for small in (1 / 30, 1 / 5, 1 / 2):
 # %% [markdown]
 # ## How good are the constants?
 #
-# Put the three lemmas together, without noise: a local iteration multiplies the squared error by $\mu =
-# 4\beta_1\beta_2$ at most. With the **condition number** $c = \rho^+/\rho^-$ of the client this is $\mu =
-# 8c\,(c-1)/(2-c)$. It is below one, so that the iteration is promised to come nearer, where $8c^2 - 7c - 2 < 0$, that
-# is, for $c$ below $(7+\sqrt{113})/16 \approx 1.102$. This is the threshold of the theorem.
+# Together, without noise, the three lemmas say that a local iteration multiplies the squared error by at most
+# $\mu = 4\beta_1\beta_2$. With the **condition number** $c = \rho^+/\rho^-$ of the client this is
+# $\mu = 8c\,(c-1)/(2-c)$. It is below one, so that the iteration is guaranteed to reduce the error, if
+# $8c^2 - 7c - 2 < 0$, that is, for $c$ below $(7+\sqrt{113})/16 \approx 1.102$. This is the threshold of the theorem.
 #
-# Could it be larger? Lemma 1 holds for every $b$, so search for a bad one. Take $\tau = 1$, $x^* = (1, 0)$ and
-# $b = (h, h)$ with a tie that is broken the wrong way: pruning multiplies the squared error by
-# $(1+h^2)/((1-h)^2+h^2)$, at most.
+# Could it be larger? Lemma 1 holds for every $b$, so we look for a bad one. Take $\tau = 1$, $x^* = (1, 0)$ and
+# $b = (h, h)$ with a tie that is broken the wrong way: pruning multiplies the squared error by $(1+h^2)/((1-h)^2+h^2)$.
 
 # %% tags=["hide-input"]
 h, c = np.linspace(0.01, 2, 2000), np.linspace(1, 1.2, 2001)
@@ -246,19 +243,19 @@ alt(fig, """Left, the factor of pruning (h, h) has its largest value, 2.618, at 
 
 
 # %% [markdown]
-# The worst of these is $(3 + \sqrt5)/2 \approx 2.618$, at $h = 0.618$, and in the standard basis nothing is worse: it
+# The worst of these is $(3 + \sqrt5)/2 \approx 2.618$, at $h = 0.618$, and nothing is worse in the standard basis: it
 # is the sharp constant of hard thresholding (Shen and Li, 2018, whom the paper cites for other reasons). It could
 # replace the 4 of Lemma 1, and also the factor $2\eta_3^2 + 2 = 4$ of the server ($\eta_3$ is how far its selection is
-# from the best one; here it selects exactly, $\eta_3 = 1$). So in the standard basis, with 2.618 in place of 4, a local
-# iteration is promised to come nearer for $c$ up to 1.143 in place of 1.102. (In a dictionary the 4 is sharp: with two
-# atoms along $x^* = (1, 0)$ and $(1, 2\delta)$, $b = (1, \delta)$ is nearer to the second line than to the first, and
-# pruning takes it to $(1, 2\delta)$, but for terms of order $\delta^2$: twice as far off.)
+# from the best one; here it selects exactly, $\eta_3 = 1$). So in the standard basis, with 2.618 instead of 4, a local
+# iteration is guaranteed to reduce the error for $c$ up to 1.143 instead of 1.102. (In a dictionary the 4 is sharp:
+# with two atoms along $x^* = (1, 0)$ and $(1, 2\delta)$, $b = (1, \delta)$ is nearer to the second line than to the
+# first, and pruning takes it to $(1, 2\delta)$ up to terms of order $\delta^2$, which is twice as far from $x^*$.)
 #
 # ## Theorem 1 beside the measured error
 #
-# At client $i$ one local iteration multiplies the squared error by $\mu(i) = 4\beta_1\beta_2$ at most, and adds
-# $\nu(i)$ for the noise. ($\mu(i)$ is no mean: that of a client's entries is $\mu_i$.) After $K$ of them and one
-# average, which costs a factor of four for pruning at the server,
+# At client $i$ one local iteration multiplies the squared error by at most $\mu(i) = 4\beta_1\beta_2$, and adds
+# $\nu(i)$ for the noise. ($\mu(i)$ is not the mean $\mu_i$ of a client's entries.) After $K$ of them and one average,
+# which costs a factor of four for pruning at the server,
 #
 # $$\mathbb{E}\|x_t - x^*\|^2 \le \kappa^t \|x_0 - x^*\|^2 + \text{residual},$$
 #
@@ -267,15 +264,15 @@ alt(fig, """Left, the factor of pruning (h, h) has its largest value, 2.618, at 
 #
 # if $\kappa < 1$. **This residual is the one that the proof arrives at, and not the printed one.** Line 629 has
 # $\frac{4\nu}{1-\kappa}\sum_i p_i \frac{1-\mu(i)^K}{1-\mu(i)}$, with one $\nu$ for all clients in front of the sum.
-# Both can be proved (entry 7 of [ERRATA.md](../ERRATA.md)), and the figure draws the smaller of the two, with $\nu =
-# \sum_i p_i\,\nu(i)$ in the printed one. Condition numbers as small as that need nearly orthonormal columns. So that is
-# what the clients here have (`make_conditioned_regression`): orthonormal columns, stretched by factors between 1 and
-# $\sqrt c$ along random directions. Full batches make a run deterministic, and the expectation is the run itself.
+# Both can be proved (entry 7 of [ERRATA.md](../ERRATA.md)), and the figure draws the smaller of the two, with
+# $\nu = \sum_i p_i\,\nu(i)$ in the printed one. Condition numbers as small as that need nearly orthonormal columns.
+# Therefore the clients here have (`make_conditioned_regression`) orthonormal columns, stretched by factors between 1
+# and $\sqrt c$ along random directions. Full batches make a run deterministic, and the expectation is the run itself.
 #
 # The proof never uses that $x^*$ minimises anything. **Any $\tau$-sparse vector may take its place**, if the gradients
-# are taken there, which the paper does not point out. We use it twice, at the minimiser $x^*$ and at the signal $x^\#$
-# that made the data. A bound says something only if it is below the error of the model that is zero everywhere; that
-# error is the first one of each run, and drawn as a broken line.
+# are taken there, which the paper does not point out. We use the minimiser $x^*$ and the signal $x^\#$ that made the
+# data. A bound says something only if it is below the error of the model that is zero everywhere, the first one of each
+# run, drawn as a broken line.
 
 # %%
 def draw(conditions, noise, seed):
@@ -315,19 +312,19 @@ alt(fig, """Squared error and bound against rounds, in three panels. Without noi
 # *The bound holds, and it is loose. Lines are medians over the seeds, bands span all seeds; each panel has its own
 # scale. Squared errors below $10^{-28}$ count as exact and are drawn there.*
 #
-# It is loose for two different reasons. Without noise (left) it falls by $\kappa$ each time, while the runs have the
-# right support after one round and are exact. With noise (middle and right) $\kappa^t$ is soon too small to matter, and
-# what remains of the bound is the **residual**. It is far above the error, because its constants are made for the
-# worst, and because it adds up what the noise does to the clients one by one, while in the run their errors cancel in
-# the mean. And $x^*$ is by its definition the point where they cancel, so that the error to it (middle) is smaller
-# still. [04_statistical_rate](04_statistical_rate.ipynb) has a picture of this.
+# There are two reasons for that. Without noise (left) it falls by $\kappa$ each time, while the runs have the right
+# support after one round and are exact. With noise (middle and right) $\kappa^t$ is soon too small to matter, and what
+# remains of the bound is the **residual**. It is far above the error, because its constants cover the worst case, and
+# because it adds up what the noise does to the clients one by one, while in the run their errors cancel in the mean.
+# And $x^*$ is by definition the point where they cancel, so the error to it (middle) is smaller still.
+# [04_statistical_rate](04_statistical_rate.ipynb) has a picture of this.
 #
 # ### Turn the condition number
 #
-# Six clients that all have the condition number $c$, without noise: the bound for three local iterations and for
+# Six clients all have the condition number $c$, without noise. We compute the bound for three local iterations and for
 # twenty, and the run.
 #
-# **Guess first.** The promise ends at $c = 1.102$. What will the run do there, and what the bound, shortly before?
+# **Guess first.** The guarantee ends at $c = 1.102$. What will the run do there, and the bound shortly before?
 
 # %%
 turned = [1.01, 1.02, 1.04, 1.06, 1.08, 1.09, 1.1, 1.11, 1.12, 1.16, 1.2]
@@ -364,11 +361,11 @@ alt(fig, """Bounds and error against rounds at three condition numbers: at 1.04 
 
 
 # %% [markdown]
-# *The run does not notice the condition number. With three local iterations the bound leaves the figure at $c = 1.07$,
+# *The condition number does not affect the run. With three local iterations the bound leaves the figure at $c = 1.07$,
 # with any number of them at 1.102.*
 #
 # In JupyterLab, and on the site of the book, a slider with eleven values of $c$ stands here. A page that runs no
-# scripts has the figure above only.
+# scripts shows only the figure above.
 
 # %% tags=["hide-input", "nbval-ignore-output"]
 def picture(c):
@@ -387,9 +384,9 @@ plt.close("all")
 # %% [markdown]
 # ## The corollary on $f$
 #
-# Where $x$ is near $x^*$, $f(x)$ is near $f(x^*)$, for $f$ bends by at most $\rho$, the mean restricted smoothness at
-# sparsity $\tau$. So the corollary promises $\mathbb{E} f(x_t) \le f(x^*) + \frac{1}{2\rho}\|\nabla f(x^*)\|^2 +
-# \rho\,(\text{the bound of Theorem 1})$.
+# If $x$ is near $x^*$, $f(x)$ is near $f(x^*)$, because the curvature of $f$ is at most $\rho$, the mean restricted
+# smoothness at sparsity $\tau$. So the corollary promises $\mathbb{E} f(x_t) \le f(x^*) + \frac{1}{2\rho}\|\nabla
+# f(x^*)\|^2 + \rho\,(\text{the bound of Theorem 1})$.
 
 # %%
 def objective_beside(fed, x_star):
@@ -408,9 +405,9 @@ def objective_beside(fed, x_star):
 #
 # ## More local iterations
 #
-# The paper's remark on Theorem 1: if all $\mu(i) < 1$, more local iterations $K$ make $\kappa$ smaller. If one
-# $\mu(i)$ exceeds 1, $\kappa$ may fall at first and must rise in the end, because $\mu(i)^K$ grows. Both cases: 40 good
-# clients, and the same with one bad client among them, of condition number 1.14.
+# The paper remarks on Theorem 1: if all $\mu(i) < 1$, more local iterations $K$ make $\kappa$ smaller. If one $\mu(i)$
+# exceeds 1, $\kappa$ may fall at first and must rise in the end, because $\mu(i)^K$ grows. We show both cases: 40 good
+# clients, and the same with a bad one among them, of condition number 1.14.
 
 # %%
 iterations, better = np.arange(1, 21), np.linspace(1.005, 1.03, 39)
@@ -437,8 +434,8 @@ alt(fig, """The factor of a round against the number of local iterations: it fal
     and then rises above one if one bad client is among them.""")
 
 # %% [markdown]
-# All this is about the bound. Does the bad client hurt the runs, too? Without noise, run FedGradMP with the bad client
-# and twenty local iterations, where $\kappa > 1$ promises nothing:
+# Does the bad client hurt the runs, too? Without noise, we run FedGradMP with the bad client and twenty local
+# iterations, where $\kappa > 1$ and the theorem says nothing:
 
 # %%
 bad = [draw([*better, 1.14], 0.0, seed) for seed in range(n_seeds)]
@@ -448,10 +445,10 @@ last = [squared_errors(fed, fed.truth, 20)[2] ** 0.5 for fed in bad]
 # So the rise is a property of the bound, at least for data like these. What $K$ does to the runs of the paper is
 # measured in [12_two_dials](12_two_dials.ipynb).
 #
-# **What to do with this.** Do not choose $K$, or leave out a client, because of the bound: no table of one's own
-# meets its conditions ([05](05_restricted_convexity.ipynb)), and runs are far better. What the proof does tell is
-# where care pays: in the gradient, that is, in what a client sees. Subtract column means, and merge or mix columns
-# that are nearly equal.
+# **What to do with this.** Do not choose $K$, or leave out a client, because of the bound: not even the paper's own
+# clients meet its conditions ([05](05_restricted_convexity.ipynb)), and runs are far better. But the proof does tell
+# where care pays: in the gradient, that is, in what a client sees. Subtract column means, and merge or mix columns that
+# are nearly equal.
 
 # %% [markdown]
 # ## What was measured
@@ -502,40 +499,38 @@ claim("theory-kappa-measured", "with K = 20 and one mu(i) > 1, where kappa > 1 p
 # - **$\rho^+$** is the restricted curvature, not the larger constant of Assumption 2. For exact projections the proofs
 #   need no more, and all projections in this notebook are exact ($\eta = 1$).
 # - **Batches** are full. [07_minibatches_solvers_cohorts](07_minibatches_solvers_cohorts.ipynb) has minibatches.
-# - **Noise.** It is so small that the bounds say something, except in the section on the lemmas.
+# - **Noise.** It is small enough for the bounds to say something, except in the section on the lemmas.
 #
 # ## The answer
 #
 # Yes. The three lemmas hold in each of 12 local iterations of every seed, though these data hardly test the one on
-# merging, and Theorem 1 in every round of every run. It says something, too: with noise its bound on the error to the
-# signal ends at 0.00829 of the zero model's squared error. But that is 1.88e+04 times the squared error of the run, and
-# far more times that to $x^*$, where the errors of the clients cancel. More local iterations can hurt the bound, which
-# is smallest at 2 of them when one client is bad; runs without noise were exact nevertheless.
+# merging, and Theorem 1 in every round of every run. With noise its bound on the error to the signal ends at 0.00829 of
+# the zero model's squared error. But that is 1.88e+04 times the squared error of the run, and the factor is far larger
+# for the error to $x^*$. More local iterations can worsen the bound, which is smallest at 2 of them if one client is
+# bad; runs without noise were exact nevertheless.
 #
 # ## Predict, then change
 #
 # 1. **`last_condition: 1.12`.** The worst of the six clients is now beyond 1.102, the others are not. What is left of
-#    the promise, and do the runs notice?
+#    the guarantee, and does it affect the runs?
 #
 #    <details><summary>What comes out</summary>
 #
-#    Nothing is left, the line is gone: the large $\mu(i)^3$ of the worst clients makes $\kappa$ larger than one, and
-#    the bound is infinite, which counts as not reproduced. The runs without noise are exact after one round on all
-#    seeds, as before.
+#    Nothing is left: the large $\mu(i)^3$ of the worst clients makes $\kappa$ larger than one, and the bound is
+#    infinite, which counts as not reproduced. The runs without noise are exact after one round on all seeds, as before.
 #
 #    ```text
 #    [not reproduced] theory-theorem-1-quiet: inf promised for the squared error at the last round (10 seeds)
 #    ```
 #
 #    </details>
-# 2. **`noise: 0.1`.** Ten times the noise. What happens to the bound beside the zero model, and to the bound beside the
-#    run?
+# 2. **`noise: 0.1`.** The noise is ten times as large. What happens to the bound relative to the zero model, and
+#    relative to the run?
 #
 #    <details><summary>What comes out</summary>
 #
-#    The bound is nearly all residual, and the residual grows a hundredfold: it ends at 0.79 of the zero model, and on
-#    the worst seed above it. But the error of the run grows a hundredfold, too, so the bound is still 1e+08 times above
-#    it.
+#    The bound is nearly all residual, which grows a hundredfold: it ends at 0.79 of the zero model, and on the worst
+#    seed above it. But the error of the run grows a hundredfold, too, so the bound is still 1e+08 times larger.
 #
 #    ```text
 #    [reproduced in part] theory-theorem-1-solution: bound over zero model 0.793 (0.643 to 1.02), ...
@@ -543,13 +538,12 @@ claim("theory-kappa-measured", "with K = 20 and one mu(i) > 1, where kappa > 1 p
 #    ```
 #
 #    </details>
-# 3. **`local_iterations: 1`.** Do clients as good as these have a promise with a single local iteration?
+# 3. **`local_iterations: 1`.** Do clients as good as these have a guarantee with a single local iteration?
 #
 #    <details><summary>What comes out</summary>
 #
-#    No: the factor four of the server has to be won back by the client, so that $4\mu(i) < 1$ is needed on average, and
-#    most of the $\mu(i)$ are too large for that. This time a run notices: on one seed of ten it needs more than one
-#    round to be exact.
+#    No: the clients have to make up for the factor four of the server, so $4\mu(i) < 1$ is needed on average, and most
+#    of the $\mu(i)$ are too large for that. On one seed of ten the run needs more than one round to be exact.
 #
 #    ```text
 #    [not reproduced] theory-theorem-1-quiet: inf promised for the squared error at the last round (10 seeds)
