@@ -385,7 +385,8 @@ claim("start-alone", f"{sizes}alone, at most one client in three reaches {genero
 #
 # Each item changes one parameter. Guess what the curves will look like, then unfold.
 #
-# 1. **`sparsity: 7`.** Two more nonzeros, the same 20 rows. Will the federation need one more round, or two?
+# 1. **`sparsity: 7`.** There are two more nonzeros, and the same 20 rows. Will the federation need one more round, or
+#    two?
 #
 #    <details><summary>What comes out</summary>
 #

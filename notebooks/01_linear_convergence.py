@@ -302,7 +302,7 @@ print(f"true features merged: {shown[0]} at alpha = {alphas[0]:g}; {shown[-1]} a
 # ## Where the noisy runs end
 #
 # We divide the last error of each noisy run by the error of pooled least squares on the true support, on the same data.
-# To find out what keeps the error there, we change one line of the algorithm: `Centred` subtracts the mean from a
+# To find out what keeps the error there, we change one step of the algorithm: `Centred` subtracts the mean from a
 # gradient before the client chooses from it ([variants](book/variants.py) has its six lines). That removes only what
 # raises all entries equally.
 
@@ -475,10 +475,10 @@ claim("fig1-centred", f"column means subtracted, noiseless, K = {Ks[0]}: as many
 # ## The answer
 #
 # Yes: on 12 of 12 pairs of heterogeneity and local iterations the error stays on or below the straight line of its
-# first round. Convergence is better than linear: at $\alpha = 10$ the runs are exact after 7.15 rounds on average with
-# one local iteration, and after 3.45 with three. Greater heterogeneity is slower, because the gradient of a client with
-# a large mean shows the sum of what is missing, but not where. With column means subtracted, the rounds are the same at
-# every $\alpha$.
+# first round. Without noise convergence is better than linear: at $\alpha = 10$ the runs are exact after 7.15 rounds on
+# average with one local iteration, and after 3.45 with three. Greater heterogeneity is slower, because the gradient of
+# a client with a large mean shows the sum of what is missing, but not where. With column means subtracted, the rounds
+# are the same at every $\alpha$.
 #
 # ## Predict, then change
 #
@@ -517,8 +517,8 @@ claim("fig1-centred", f"column means subtracted, noiseless, K = {Ks[0]}: as many
 #
 #    <details><summary>What comes out</summary>
 #
-#    They do. At $\alpha = 0$ three local iterations now need 3.3 rounds, in place of 2, and at $\alpha = 10$ they
-#    need 4.2. With one local iteration one run of 20 is not exact after 14 rounds.
+#    They do. At $\alpha = 0$ three local iterations now need 3.3 rounds instead of 2, and at $\alpha = 10$ they need
+#    4.2. With one local iteration one run of 20 is not exact after 14 rounds.
 #
 #    ```text
 #    K = 3: 3.3 rounds on average at alpha = 0, 4.2 at 10

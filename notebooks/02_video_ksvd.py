@@ -24,7 +24,7 @@
 #
 # **What you will see**
 # - a clip, and the atoms that K-SVD learns from its first 80 frames;
-# - how close five atoms can come to a later frame at all, the floor, and how close two guesses come;
+# - how close five atoms can come to a later frame (the floor), and how close two guesses come;
 # - the frame that FedGradMP recovers, and its difference from the true one;
 # - the error against the floor round by round, and against the number of clients: where sparsity pays.
 #
@@ -322,8 +322,8 @@ claim("fig2-satisfactory",
 # %% [markdown]
 # ## What differs from the paper, and why
 #
-# - **The clip.** The paper's clip cannot be redistributed. Another one is set by a parameter: `papermill
-#   02_video_ksvd.ipynb out.ipynb -y "{video: /path/to/clip.avi, within: 1.02}"`.
+# - **The clip.** The paper's clip cannot be redistributed. Another one is set by a parameter:
+#   `papermill 02_video_ksvd.ipynb out.ipynb -y "{video: /path/to/clip.avi, within: 1.02}"`.
 # - **Sparsity, local iterations, batch.** The paper does not state them for this experiment. We take $\tau = 5$,
 #   $K = 3$ and the full batch of thirty rows.
 # - **Quality.** The paper calls the picture reasonably satisfactory. We compare it with the best that the dictionary
@@ -362,13 +362,13 @@ claim("fig2-satisfactory",
 #    ```
 #
 #    </details>
-# 2. **`sparsity: 10`.** Twice as many atoms. Does the frame come out better?
+# 2. **`sparsity: 10`.** The model has twice as many atoms. Is the frame better?
 #
 #    <details><summary>What comes out</summary>
 #
-#    No. It misses 0.0506 of its norm instead of 0.0501, at 1.07 times a floor that is a little lower (of greedy
-#    selection, for ten of fifty atoms are too many supports to try). Thirty rows are now exactly $3\tau$, where the
-#    clients of [19_how_few_rows](19_how_few_rows.ipynb) fail, but nothing fails here. We have not measured why.
+#    No. It misses 0.0506 of its norm instead of 0.0501, at 1.07 times a floor that is a little lower (that of greedy
+#    selection, because ten of fifty atoms give too many supports to try). Thirty rows are now exactly $3\tau$, where
+#    the clients of [19_how_few_rows](19_how_few_rows.ipynb) fail, but nothing fails here. We have not measured why.
 #
 #    ```text
 #    the greedily chosen 10 atoms miss 4.71 % of the frame
@@ -378,7 +378,8 @@ claim("fig2-satisfactory",
 #    ```
 #
 #    </details>
-# 3. **`n_samples: 16`.** Half as many measurements a client, one more than $3\tau$. Do fifty clients make up for it?
+# 3. **`n_samples: 16`.** A client has half as many measurements, one more than $3\tau$. Do fifty clients make up for
+#    it?
 #
 #    <details><summary>What comes out</summary>
 #

@@ -403,8 +403,8 @@ alt(picture, """Relative error against rounds, seconds and megabytes, for the da
 # are not in the paper). Lines are medians over the seeds, bands span all of them. FedMid, FedDualAvg and FedAvg overlap
 # near 1; their markers alternate. The band that leaves the frame in Figure 4 is that of FedDualAvg, which diverges on a
 # seed, at a rate that was stable on all tuning seeds. Seconds are those of the machine that drew the picture, on one
-# core, all clients one after another; another machine has others. FedGradMP and FedIterHT send the same short messages,
-# because a sparse model travels as indices and values.*
+# core, all clients one after another. FedGradMP and FedIterHT send the same short messages, because a sparse model
+# travels as indices and values.*
 
 # %% tags=["hide-input"]
 def rounds_to_target(figure, name):
@@ -494,7 +494,7 @@ def ratio(figure, rate):
 # significant.
 #
 # The paper also says that FedIterHT converges linearly, more slowly than FedGradMP. That would be a straight line on
-# the logarithmic axis. We fit one to the first half of each long run, at the rate of the paper's grid, and ask for a
+# the logarithmic axis. We fit one to the first half of each long run, at the rate of the paper's grid, and require a
 # squared correlation of at least 0.95.
 
 # %%
@@ -688,13 +688,13 @@ if runner_up == "FedIterHT" and inside[0] and long_rounds >= 20:
 #    ```
 #
 #    </details>
-# 2. **`local_iterations: 1`.** Every method does a third of the work in a round. Which lose?
+# 2. **`local_iterations: 1`.** Every method does a third of the work in a round. Which methods lose?
 #
 #    <details><summary>What comes out</summary>
 #
-#    In Figure 3 FedGradMP does not: it still needs 2 rounds in the median, and ends at 0.021. FedIterHT loses (0.804
-#    instead of 0.529), but FedAvg gains (0.805 instead of 0.936), because with fewer steps between two averages a rate
-#    of 0.01 is stable. In Figure 5 FedGradMP no longer reaches 0.1 within 40 rounds: it ends at 0.201.
+#    In Figure 3 FedGradMP does not lose: it still needs 2 rounds in the median, and ends at 0.021. FedIterHT loses
+#    (0.804 instead of 0.529), but FedAvg gains (0.805 instead of 0.936), because with fewer steps between two averages
+#    a rate of 0.01 is stable. In Figure 5 FedGradMP no longer reaches 0.1 within 40 rounds: it ends at 0.201.
 #
 #    ```text
 #    FedAvg         best rate of the paper's grid in Figures 3, 4 and 5: 0.01, 0.005, 0.001

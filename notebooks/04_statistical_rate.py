@@ -23,7 +23,7 @@
 # loose.
 #
 # **What you will see**
-# - what sixty-four clients send, and where the mean of it lies;
+# - the models that sixty-four clients send, and their mean;
 # - the error against the number of all rows, beside that of least squares on all of them with the support known;
 # - why $\beta$ grows like $\sqrt N$, which cancels the gain.
 #
@@ -270,11 +270,11 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 #
 # ## The answer
 #
-# Nearly: with more clients the error falls with slope -0.459, whose interval only just contains one over the square
-# root; relative to the floor it rises slowly. With more rows at each client it falls faster, with slope -0.640, because
-# small clients are farther above the floor. Independent errors cancel in a mean, but Theorem 1 adds up the errors of
-# the clients one by one, so its residual does not fall with their number. The step from one to the other needs a
-# constant $\beta$, and $\beta$ grows with slope 0.62.
+# Nearly: with more clients the error falls with slope -0.459, whose interval only just contains that of one over the
+# square root; relative to the floor it rises slowly. With more rows at each client it falls faster, with slope -0.640,
+# because small clients are farther above the floor. Independent errors cancel in a mean, but Theorem 1 adds up the
+# errors of the clients one by one, so its residual does not fall with their number. The step from one to the other
+# needs a constant $\beta$, and $\beta$ grows with slope 0.62.
 #
 # ## Predict, then change
 #
@@ -295,7 +295,7 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 #    ```
 #
 #    </details>
-# 2. **`sparsity: 10`.** Twice as many features in the signal. Both curves rise; which of them leaves its broken line?
+# 2. **`sparsity: 10`.** The signal has twice as many features. Both curves rise; which of them leaves its broken line?
 #
 #    <details><summary>What comes out</summary>
 #

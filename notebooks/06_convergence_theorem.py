@@ -81,8 +81,8 @@ from fgmp.solvers import minimise_on
 #
 # In words: a local iteration guesses features, fits them and drops some, and each step may lose a part of what is
 # right. The factors of the three steps are multiplied, and the theorem applies if the product is below one. That
-# requires columns so nearly orthogonal that few data sets have them, and the runs do well without. To skip the lemmas,
-# go on with "Theorem 1 beside the measured error".
+# requires nearly orthogonal columns, which the paper's own data do not have; the runs do well without. To skip the
+# lemmas, go on with "Theorem 1 beside the measured error".
 #
 # Let $x^*$ be the sparse solution: the minimiser of $f = \sum_i p_i f_i$ over $\tau$-sparse vectors. With few
 # features `theory.sparse_minimiser` finds it by trying all supports.
@@ -312,11 +312,11 @@ alt(fig, """Squared error and bound against rounds, in three panels. Without noi
 # *The bound holds, and it is loose. Lines are medians over the seeds, bands span all seeds; each panel has its own
 # scale. Squared errors below $10^{-28}$ count as exact and are drawn there.*
 #
-# There are two reasons for that. Without noise (left) it falls by $\kappa$ each time, while the runs have the right
-# support after one round and are exact. With noise (middle and right) $\kappa^t$ is soon too small to matter, and what
-# remains of the bound is the **residual**. It is far above the error, because its constants cover the worst case, and
-# because it adds up what the noise does to the clients one by one, while in the run their errors cancel in the mean.
-# And $x^*$ is by definition the point where they cancel, so the error to it (middle) is smaller still.
+# There are two reasons for that. Without noise (left) the bound falls by $\kappa$ each time, while the runs have the
+# right support after one round and are exact. With noise (middle and right) $\kappa^t$ is soon too small to matter, and
+# what remains of the bound is the **residual**. It is far above the error, because its constants cover the worst case,
+# and because it adds up what the noise does to the clients one by one, while in the run their errors cancel in the
+# mean. And $x^*$ is by definition the point where they cancel, so the error to it (middle) is smaller still.
 # [04_statistical_rate](04_statistical_rate.ipynb) has a picture of this.
 #
 # ### Turn the condition number
@@ -445,10 +445,10 @@ last = [squared_errors(fed, fed.truth, 20)[2] ** 0.5 for fed in bad]
 # So the rise is a property of the bound, at least for data like these. What $K$ does to the runs of the paper is
 # measured in [12_two_dials](12_two_dials.ipynb).
 #
-# **What to do with this.** Do not choose $K$, or leave out a client, because of the bound: not even the paper's own
-# clients meet its conditions ([05](05_restricted_convexity.ipynb)), and runs are far better. But the proof does tell
-# where care pays: in the gradient, that is, in what a client sees. Subtract column means, and merge or mix columns that
-# are nearly equal.
+# **What to do with this.** Do not choose $K$, or leave out a client, because of the bound: not even the clients of
+# Figure 1 of the paper meet its conditions ([05](05_restricted_convexity.ipynb)), and runs are far better. But the
+# proof does tell where care pays: in the gradient, that is, in what a client sees. Subtract column means, and merge or
+# mix columns that are nearly equal.
 
 # %% [markdown]
 # ## What was measured

@@ -324,8 +324,8 @@ if {edge, edge + 1} <= set(samples):
 #
 #    <details><summary>What comes out</summary>
 #
-#    At 12 rows, which is again $3\tau$. With one row more nine seeds of ten are recovered: more than $3\tau$ rows are
-#    necessary for the exact solution, and not always sufficient.
+#    It is at 12 rows, again $3\tau$. With one row more nine seeds of ten are recovered: more than $3\tau$ rows are
+#    necessary for the exact solution, but not always sufficient.
 #
 #    ```text
 #    [holds in part] start-rows: 0 % of the seeds with 12 rows, 90 % with 13
