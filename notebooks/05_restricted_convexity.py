@@ -143,8 +143,8 @@ alt(fig, """A sphere of directions with three circles in colours of their curvat
 # The horizontal lines come from `theory.restricted_constants`, which enumerates all supports and takes the extreme
 # eigenvalues. They touch the curves.
 #
-# The paper remarks that its assumptions do not require convexity in all of $\mathbb{R}^n$. The clients below, with half
-# as many rows as features, are convex but not strongly.
+# The paper remarks that its assumptions do not require convexity in all of $\mathbb{R}^n$. The loss of the clients
+# below, with half as many rows as features, is convex there but not strongly convex.
 
 # %%
 def wide(seed):
