@@ -9,19 +9,19 @@
 # %% [markdown]
 # # Minibatches, solvers, cohorts: what is left of the guarantee when runs are not ideal?
 #
-# **Question.** Real clients take minibatches, solve inexactly, and answer now and then. Which of the paper's promises
-# survive that, and where are runs better than promised?
+# **Question.** In practice clients use minibatches, solve approximately and take part intermittently. Which of the
+# paper's promises still hold, and where are runs better?
 #
 # [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
 #
 # ![Promised and measured errors of three ways to run FedGradMP](pictures/07_minibatches_solvers_cohorts.png)
 #
 # What the theorems promise for minibatches, inexact solvers and cohorts holds on every run, and the runs (dots) are
-# better than the promises (squares) by orders of magnitude. One federation, three ways to run it, with other data on
-# each seed; all promises are below the error of the model that is zero everywhere.
+# better than the promises (squares) by orders of magnitude. The figure has three ways to run one federation, with new
+# data on each seed; all promises are below the error of the zero model.
 #
 # **What you will see**
-# - minibatches: their variance has no bound, but it has one along a run, and then there is a trade-off in $\theta$;
+# - minibatches: their variance is unbounded, but bounded along a run, which leads to a trade-off in $\theta$;
 # - when the last error is zero;
 # - inexact solvers and cohorts, each with its promise beside the runs.
 #
@@ -71,10 +71,9 @@ from fgmp.datasets.synthetic import make_conditioned_regression
 # %% [markdown]
 # ## Three promises, three runs
 #
-# The theorems need clients with nearly orthonormal columns: a promise for all of them together needs condition
-# numbers below 1.102 ([06_convergence_theorem](06_convergence_theorem.ipynb)). So we draw such clients, and compare
-# two things for each way to run them: the squared error after each round, and what the paper's theorem for this way
-# promises.
+# The theorems need clients with nearly orthonormal columns: a promise for all of them together needs condition numbers
+# below 1.102 ([06_convergence_theorem](06_convergence_theorem.ipynb)). So we draw such clients, and compare the
+# squared error after each round with what the paper's theorem for this way to run them promises.
 
 # %%
 def draw(seed, noise):
@@ -150,9 +149,9 @@ alt(fig, """For three ways to run FedGradMP the squared error after the last rou
 # ## Minibatches: the variance and the trade-off in $\theta$
 #
 # A minibatch gives a gradient that differs from that of all rows. Theorem 1 asks for one number $\sigma_i^2$ that
-# bounds the mean square of this difference at **every** $\tau$-sparse $x$ (Assumption 4). For the squared loss there
-# is none: the gradient is linear in $x$, so the difference grows with the distance from the signal, and its square with
-# the square of that, without an end. (`theory.minibatch_variance` is exact and needs no minibatch.)
+# bounds the mean square of this difference at **every** $\tau$-sparse $x$ (Assumption 4). The squared loss has no such
+# bound: the gradient is linear in $x$, so the difference grows in proportion to the distance from the signal.
+# (`theory.minibatch_variance` is exact and needs no minibatch.)
 
 # %%
 def crowd(seed, noise=noise):
@@ -160,9 +159,9 @@ def crowd(seed, noise=noise):
 
 
 # %% [markdown]
-# The paper remarks that this assumption may fail and is not essential. What can be saved is this: the proof uses the
-# variance only at the points $x_{t,k}$ that a run visits, and at $x^*$. So take the largest variance on the way; with
-# it, Theorem 1 is true for the run.
+# The paper remarks that this assumption may fail and is not essential. Indeed the proof uses the variance only at the
+# points $x_{t,k}$ that a run visits, and at $x^*$. With the largest variance at these points, Theorem 1 is true for
+# the run.
 
 # %%
 @dataclass(frozen=True)
@@ -191,9 +190,9 @@ def minibatch_case(seed, repeats=4):
 #
 # $$\beta_2 = \frac2{\rho^-}\Big(\rho^+ - \rho^- + \frac1{\theta^2}\Big),$$
 #
-# and a large one makes $\beta_2$ and with it $\kappa$, the factor of a round, small: the minibatch then counts as
-# nearly the whole gradient. But the price is an addend $\theta^2\sigma_i^2$ in what is left over at the end. So there
-# is a best $\theta$ in between.
+# and a large $\theta$ makes $\beta_2$ small, and with it $\kappa$, the factor of a round: the minibatch then counts as
+# nearly the whole gradient. But it adds $\theta^2\sigma_i^2$ to the error that is left at the end. So there is a best
+# $\theta$ in between.
 
 # %%
 thetas, steps = np.geomspace(2, 200, 70), np.arange(rounds + 1)
@@ -216,13 +215,14 @@ alt(fig, """Against theta: the factor of a round falls, what is left over falls 
 # %% [markdown]
 # *Medians over the seeds: both are below one only for $\theta$ from about 5 to 12.*
 #
-# With the best $\theta$ for each round the promise can be laid beside the runs. It is below the zero model, but hardly.
+# With the best $\theta$ for each round the promise can be compared with the runs. It is only just below the zero
+# model.
 #
 # ## When the residual is zero
 #
-# Theorem 1 leaves nothing over if two things vanish at $x^*$: all gradients $\nabla f_i(x^*)$ of the clients (their
-# mean square is $\zeta_*^2$), and the variances $\sigma_i^2$ of the minibatches. Four federations: without noise and
-# with it, with full batches and with minibatches.
+# The residual of Theorem 1 is zero if two things vanish at $x^*$: all gradients $\nabla f_i(x^*)$ of the clients
+# (their mean square is $\zeta_*^2$), and the variances $\sigma_i^2$ of the minibatches. We run four federations:
+# without noise and with it, with full batches and with minibatches.
 #
 # **Guess first.** Which of the four runs end at $x^*$?
 
@@ -242,18 +242,17 @@ nothing, ends = np.moveaxis(list(cases.values()), 2, 0)
 
 
 # %% [markdown]
-# The runs without noise end at $x^*$, and no others do. The second of them is a case for the appendix: no
-# $\sigma_i = 0$ serves all sparse vectors there, so Theorem 1 promises a neighbourhood only, and yet the runs reach
-# $x^*$, because the variance vanishes where they go.
+# The runs without noise end at $x^*$, and no others do. The second of them is a case for the appendix: $\sigma_i = 0$
+# is not true of all sparse vectors there, so Theorem 1 promises a neighbourhood only. The runs reach $x^*$ because the
+# variance vanishes there.
 #
 # ## Inexact solvers
 #
-# A client of Algorithm 2 returns a $b$ within $\delta$ of the minimiser. The bound pays for that twice,
-# because $\|u + v\|^2 \le 2\|u\|^2 + 2\|v\|^2$: the factor of a local iteration doubles, so that a promise needs
-# condition numbers below 1.056 instead of 1.102, and each iteration adds $8\delta^2$ (what the statement prints is
-# smaller, and too small in general: [18_errata_checked](18_errata_checked.ipynb)). We move the exact solution by
-# $\delta$ in a random direction, and let gradient descent stop when it is certain to be within $\delta$. There is no
-# noise, so that $\delta$ alone is left.
+# A client of Algorithm 2 returns a $b$ within $\delta$ of the minimiser. This weakens the bound in two ways, because
+# $\|u + v\|^2 \le 2\|u\|^2 + 2\|v\|^2$: the factor of a local iteration doubles, so a promise needs condition numbers
+# below 1.056 instead of 1.102, and each iteration adds $8\delta^2$ (the statement prints less, which is too small in
+# general: [18_errata_checked](18_errata_checked.ipynb)). We move the exact solution by $\delta$ in a random direction,
+# and let gradient descent stop when it is certain to be within $\delta$. There is no noise, so only $\delta$ is left.
 
 # %%
 @dataclass(frozen=True)
@@ -292,20 +291,19 @@ alt(fig, """Error after the last round against the accuracy delta of the solver:
     line, and the promise lies above them.""")
 
 # %% [markdown]
-# *The error follows $\delta$, so an inexact solver costs its inexactness and no more. Gradient descent can only take
-# whole steps, and on clients this good one step gains more than one decimal, so it often ends far below its target.
-# Where $\delta$ is tiny, the promise is what $\kappa^t$ has left of the start.*
+# *The error follows $\delta$, so an inexact solver costs no more than its inexactness. On clients this good one step
+# of gradient descent gains more than one decimal, so it often ends far below its target. Where $\delta$ is tiny, the
+# promise is $\kappa^t$ times the error at the start.*
 #
 # ## Cohorts
 #
 # Now $L$ of the $N$ clients answer in each round. The paper's $\kappa$ is four times the mean of the $L$ largest
-# $\mu(i)^K$, where $\mu(i)$ is the factor of one local iteration at client $i$: it falls as the cohort grows, and that
-# is the paper's remark on the theorem.
+# $\mu(i)^K$, where $\mu(i)$ is the factor of one local iteration at client $i$: it falls as the cohort grows, as the
+# paper remarks.
 #
-# But look at the proof. It has the mean of $\mu(i)^K$ over the cohort, which is drawn at random and independently of
-# the model, and then takes the *maximum* over all cohorts. The bound is about an expectation, and the mean over
-# cohorts is the mean over all clients: **for every $L$ the rate of full participation.** So the fall with $L$ is a
-# property of the maximum.
+# But the proof has the mean of $\mu(i)^K$ over the cohort, which is drawn at random and independently of the model,
+# and then takes the *maximum* over all cohorts. The bound is about an expectation, and the mean over cohorts is the
+# mean over all clients: **for every $L$ the rate of full participation.** So only the maximum falls with $L$.
 
 # %%
 sizes = range(1, n_clients + 1)
@@ -383,29 +381,28 @@ claim("theory-cohort-mean", "client sampling: the mean over random cohorts can r
 # - **The clients** are nearly orthonormal, since the paper's own data do not meet the conditions of its theorems
 #   ([05_restricted_convexity](05_restricted_convexity.ipynb)).
 # - **The formulas** follow the proofs, where the printed ones differ ([ERRATA.md](../ERRATA.md)).
-# - **Noise.** It is so small that the bounds say something.
-# - **Chance.** The constants $\bar\rho^+$ of minibatches are means over some minibatches, not over all.
+# - **Noise** is so small that the bounds say something.
+# - **Constants.** The $\bar\rho^+$ of minibatches are means over some minibatches, not over all.
 #
 # ## The answer
 #
 # The promises hold for every run: with inexact solvers and with cohorts the bound is above the error and below the
-# zero model. With minibatches it is so for nine tenths of the rows and clients as good as orthonormal, where it ends
-# at 0.408 of the zero model and 1.09e+08 times above the run; with half of the rows nothing is promised. Runs are
-# better for two reasons. A run is better than its worst cohort: for cohorts of one client the mean of $\kappa$ is
-# 0.0497, where the paper takes the maximum, 0.156. And the errors of clients cancel in their mean, which no bound
-# here sees.
+# zero model. With minibatches this is true for nine tenths of the rows and nearly orthonormal clients, where the bound
+# ends at 0.408 of the zero model and 1.09e+08 times above the run; with half of the rows nothing is promised. Runs are
+# better for two reasons. A run does not always have its worst cohort: for cohorts of one client the mean of $\kappa$
+# is 0.0497, where the paper takes the maximum, 0.156. And the errors of clients cancel in their mean, which no bound
+# here takes into account.
 #
 # ## Predict, then change
 #
-# 1. **`last_condition: 1.08`.** The worst client is now less orthonormal, though still below 1.102. Will a cohort of
-#    one client still have a promise, and will its runs notice? Guess before you unfold.
+# 1. **`last_condition: 1.08`.** The worst client is now less orthonormal, though still below 1.102. Is there still a
+#    promise for a cohort of one client, and do its runs change? Guess before you unfold.
 #
 #    <details><summary>What comes out</summary>
 #
 #    The paper's maximum makes $\kappa$ 1.6 for cohorts of one, so nothing is promised; the mean over cohorts gives
-#    0.47. The runs notice nothing: their errors stay below what the mean promises, on all seeds. Inexact solvers lose
-#    their promise as well, since a doubled factor needs condition numbers below $1.056$: of the squares of the headline
-#    figure one remains.
+#    0.47. The errors of the runs stay below what the mean promises, on all seeds. Inexact solvers lose their promise
+#    too, since a doubled factor needs condition numbers below $1.056$: one square of the headline figure remains.
 #
 #    ```text
 #    [holds] theory-cohort-mean: kappa for L = 1 with the maximum 1.58, with the mean 0.466; 10 seeds
@@ -414,28 +411,27 @@ claim("theory-cohort-mean", "client sampling: the mean over random cohorts can r
 #    ```
 #
 #    </details>
-# 2. **`batch_size: 5000`.** Half of the rows in a minibatch in place of nine tenths. Does the bound survive, and does
-#    the error grow?
+# 2. **`batch_size: 5000`.** A minibatch has half of the rows, not nine tenths. Does the bound hold, and does the error
+#    grow?
 #
 #    <details><summary>What comes out</summary>
 #
-#    The bound ends at 110 times the zero model, where it was 0.41, so it says nothing: in the figure of $\theta$ no
-#    place is left where both lines are below one. The run is as good as before: the bound is now 4e+10 times above
-#    it. The theory pays for the variance at every point that a run might visit; the run visits points near the
-#    signal, where there is little of it.
+#    The bound ends at 110 times the zero model, where it was 0.41, so it says nothing: in the figure of $\theta$ both
+#    lines are nowhere below one. The run is as good as before: the bound is now 4e+10 times above it. The theory
+#    counts the largest variance of the points on the way; the run ends near the signal, where it is small.
 #
 #    ```text
 #    [not reproduced] theory-theorem-1-minibatch: bound over zero model 110, over squared error 3.74e+10; 10 seeds
 #    ```
 #
 #    </details>
-# 3. **`local_iterations: 1`.** Which of the promises hang on three local iterations?
+# 3. **`local_iterations: 1`.** Which of the promises need three local iterations?
 #
 #    <details><summary>What comes out</summary>
 #
-#    With a single iteration $\kappa = 4\mu$, and for cohorts of one client the maximum gives 1.4 (the mean 0.74), so
-#    the square of the last row is gone; with minibatches the bound ends at 8.9 times the zero model. Inexact solvers
-#    lose their promise, too. That for full participation stays.
+#    With one iteration $\kappa = 4\mu$, and for cohorts of one client the maximum gives 1.4 (the mean 0.74), so the
+#    last row has no square; with minibatches the bound ends at 8.9 times the zero model. Inexact solvers lose their
+#    promise, too. That for full participation stays.
 #
 #    ```text
 #    [holds] theory-cohort-mean: kappa for L = 1 with the maximum 1.36, with the mean 0.745; 10 seeds

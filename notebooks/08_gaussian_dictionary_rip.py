@@ -9,7 +9,7 @@
 # %% [markdown]
 # # A random dictionary: how does it give curvature to data that have none?
 #
-# **Question.** Some data $A$ have no curvature along some sparse directions, for instance where two features are always
+# **Question.** Some data $A$ have no curvature along some sparse directions, for instance if two features are always
 # equal. The paper multiplies them by a random Gaussian dictionary $\Psi$, and says that $A\Psi$ is well conditioned if
 # the stable rank of $A$ is large. Why, at which rate, and what does FedGradMP gain?
 #
@@ -17,16 +17,15 @@
 #
 # ![Left, the flat direction is on a sparse circle, right, between circles](pictures/08_gaussian_dictionary_rip.png)
 #
-# Where two columns are equal there is no curvature along a sparse direction, and a random dictionary turns the flat
-# direction away. A client has three features, of which the first two are equal. Left, the flat direction (white dot)
-# lies on one of the three circles where the 2-sparse directions are, so there is no curvature where it is needed.
-# Right, the same data in a random dictionary: there is still a flat direction, but it has been turned away from the
-# circles.
+# A random dictionary does not remove the flat direction of data with two identical columns, but turns it away from the
+# sparse ones. A client has three features, of which the first two are equal. Left, the flat direction (white dot) lies
+# on one of the three circles of 2-sparse directions, so there is no curvature where it is needed. Right, in a random
+# dictionary, it lies between the circles.
 #
 # **What you will see**
-# - by what number mixing helps twins, and that it does nothing for a common mean;
+# - how much mixing helps identical columns, and that it does not help against a common mean;
 # - how nearly an isometry $A\Psi$ is, and that the rate has a square root that is missing in print;
-# - FedGradMP on data without curvature: in the standard basis, in a dictionary, and a client alone.
+# - FedGradMP on such data: in the standard basis, in a dictionary, and with one client alone.
 #
 # **Where it stands in the paper.** Section IV-D: the corollary on Gaussian dictionaries, and two remarks. Its theorem
 # on random matrices, the Gaussian width, and what logistic and softmax losses cost are in
@@ -74,11 +73,10 @@ from fgmp.datasets.synthetic import sparse_on_sphere
 # %% [markdown]
 # ## A direction that is turned
 #
-# A client with two rows and three features cannot bend its misfit in all directions. Here two of its features are
-# always equal, like two neighbouring pixels of a smooth picture: **twins**. Then the difference of the twins, which
-# has two nonzero entries, is the flat direction. In a dictionary the model is $\Psi z$, the matrix is $A\Psi$, and
-# sparse means few entries of $z$. A random $\Psi$ knows nothing of twins. (Only its rotation is drawn, and one that
-# shows it well.)
+# The loss of a client with two rows and three features has no curvature in some direction. Here two of its features
+# are always equal, like neighbouring pixels of a smooth picture (**twins**). Their difference, which has two nonzero
+# entries, is the flat direction. In a dictionary the model is $\Psi z$, the matrix is $A\Psi$, and sparse means few
+# entries of $z$. A random $\Psi$ does not depend on the data. (Only its rotation is drawn, chosen to be easy to see.)
 
 # %%
 rows = np.array([[1.0, 1.0, -0.6], [0.4, 0.4, 1.1]])
@@ -100,7 +98,7 @@ alt(fig, """Two spheres of directions, each with three circles in colours of the
 # *Circles: the directions in which one of the three entries is zero, coloured by curvature. White dot: no curvature.*
 #
 # In JupyterLab, and on the site of the book, a slider turns the sphere from left to right. A page that runs no scripts
-# has the two ends only, which are the figure above.
+# has only the two ends, in the figure above.
 
 # %% tags=["hide-input", "nbval-ignore-output"]
 def turned(share):
@@ -120,9 +118,10 @@ plt.close("all")
 # %% [markdown]
 # ## Twins are mixed, and a mean is not
 #
-# RIP, the restricted isometry property, says that sparse vectors nearly keep their lengths. A matrix with twins lacks
-# it, for their difference has length zero. Here are 400 features in pairs of twins and 300 rows, and the clients of
-# [00_start_here](00_start_here.ipynb) with five times the rows, of which we take the one with the largest mean:
+# RIP, the restricted isometry property, says that sparse vectors nearly keep their lengths. A matrix with two
+# identical columns does not have it, because their difference has length zero. Here are 300 rows of 400 features in
+# identical pairs, and of the clients of [00_start_here](00_start_here.ipynb), with five times the rows, the one with
+# the largest mean:
 
 # %%
 def twins(seed, rows=300):
@@ -143,16 +142,15 @@ print(f"stable rank: twins {theory.stable_rank(A):.3g}, the largest mean {theory
 
 
 # %% [markdown]
-# [19](19_how_few_rows.ipynb) draws what each of them sees, and what twins see in a dictionary: there each missing
-# feature shows twice, here once, because the columns of $A\Psi$ are mixtures of all features, hardly correlated. For
-# the client with a mean the mixture is no remedy. Its matrix is nearly of rank one, $\mu 1 1^\top$, so every column of
-# $A\Psi$ is nearly a multiple of one vector, with a random factor of either sign, and the gradient is as far from what
-# is missing as before.
+# [19](19_how_few_rows.ipynb) draws the gradients of both. With identical columns each missing feature shows twice, and
+# in a dictionary once, because the columns of $A\Psi$ are mixtures of all features and hardly correlated. For the
+# client with a mean, mixing is no remedy. Its matrix is nearly of rank one, $\mu 1 1^\top$, so every column of $A\Psi$
+# is nearly a random multiple of one vector, and the gradient is as uninformative as before.
 #
-# How many directions a matrix really uses is its **stable rank** $\mathrm{sr}(A) = \|A\|_F^2 / \|A\|^2$. For the
-# twins it is 63, for the client with a mean 1. And a number for what sparse directions bend: the condition
-# number at sparsity 2, the largest curvature of 2-sparse directions over the smallest. (In a dictionary one can
-# measure a direction $\Psi z$ by its length, as the convergence theorems do, or by that of $z$.)
+# The **stable rank** $\mathrm{sr}(A) = \|A\|_F^2 / \|A\|^2$ says how many directions a matrix really uses: 63 with
+# identical columns, 1 for the client with a mean. The condition number at sparsity 2 is the largest curvature along
+# 2-sparse directions over the smallest. (In a dictionary one can measure a direction $\Psi z$ by its length, as the
+# convergence theorems do, or by that of $z$.)
 
 # %% tags=["hide-input"]
 def conditions(seed):
@@ -171,11 +169,11 @@ def blind_conditions(seed):
 
 
 # %% [markdown]
-# So mixing separates twins, and makes blind clients several times worse. What helps them is to subtract the column
-# means ([01_linear_convergence](01_linear_convergence.ipynb)).
+# So mixing separates identical columns, and makes clients with a large mean several times worse. For these it helps to
+# subtract the column means ([01_linear_convergence](01_linear_convergence.ipynb)).
 #
-# One more caution: the dictionary does not repair the old problem. It asks a new one, in which other vectors are
-# sparse. Whether models that are sparse in the dictionary suit the data is a question about the data.
+# **The dictionary does not repair the old problem. It poses a new one**, in which other vectors are sparse. Whether a
+# model that is sparse in the dictionary suits the data depends on the data.
 #
 # ## Isometry, and at which rate
 #
@@ -190,9 +188,9 @@ def blind_conditions(seed):
 # The theorems need squared lengths, and for those the number is the RIP constant $\delta_\tau \le 2\varepsilon +
 # \varepsilon^2$: the smallest $\delta_\tau$ with $(1 - \delta_\tau)\|z\|^2 \le \|A\Psi z\|^2/\|A\|_F^2 \le (1 +
 # \delta_\tau)\|z\|^2$. So it falls with slope $-1/2$ too, or a little more steeply where $\varepsilon^2$ counts. But
-# the paper goes on to print $\delta_\tau = C_1\,\tau\log(n/\tau) / \mathrm{sr}(A)$, without the square root:
-# slope $-1$. Measure it, with the $k$ lowest cosines in $\mathbb{R}^n$ as $A$: unit rows, all singular values equal,
-# $\mathrm{sr} = k$.
+# the paper then prints $\delta_\tau = C_1\,\tau\log(n/\tau) / \mathrm{sr}(A)$, without the square root: slope $-1$. We
+# measure it with the $k$ lowest cosines in $\mathbb{R}^n$ as $A$: the rows have length 1, all singular values are
+# equal, and $\mathrm{sr} = k$.
 
 # %%
 cosines = dct(np.eye(dimension), norm="ortho", axis=0)
@@ -226,22 +224,20 @@ alt(fig, """Deviation of lengths and of squared lengths against the stable rank,
 
 
 # %% [markdown]
-# *The constant falls like the root of the stable rank, not like the stable rank. Lines are medians over the
-# dictionaries, bands span all of them. Both black lines start where $\delta_\tau$ starts. The printed value is, for
-# each $C_1$, a line parallel to the broken one. It falls faster than $\delta_\tau$, so for large stable ranks
-# $\delta_\tau$ is above it.*
+# *The constant is inversely proportional to the root of the stable rank, not to the stable rank. Lines are medians
+# over the dictionaries, bands span all of them. Both black lines start where $\delta_\tau$ starts. For each $C_1$ the
+# printed value is a line parallel to the broken one, so for large stable ranks $\delta_\tau$ is above it.*
 #
-# The lengths $\varepsilon$ fall at a slope of $-1/2$. The squares fall a little faster, because for small stable ranks
-# the $\varepsilon^2$ in $2\varepsilon + \varepsilon^2$ is not small; their slope is -0.543 in the median, near $-1/2$
-# and far from $-1$.
+# The deviations $\varepsilon$ of lengths fall at a slope of $-1/2$. Those of squares fall a little faster, because for
+# small stable ranks the $\varepsilon^2$ in $2\varepsilon + \varepsilon^2$ is not small.
 
 # %% [markdown]
 # ## What FedGradMP gains
 #
-# Least-squares clients with twins. Each has 30 rows, and all have the same pairs of twins, so no client can help
-# another to tell them apart. The dictionary has as many atoms as there are features, so it makes nothing smaller.
-# Three runs on the same matrices: signal and method in the standard basis; signal and method in the dictionary; and
-# the latter for the first client alone.
+# Each client has 30 rows, and all have the same pairs of identical columns, so no client can help another to tell them
+# apart. The dictionary has as many atoms as there are features, so it makes nothing smaller. We make three runs on the
+# same matrices: signal and method in the standard basis; signal and method in the dictionary; and the latter for the
+# first client alone.
 #
 # **Guess first.** Which of the three will be exact after ten rounds on most seeds?
 
@@ -280,16 +276,15 @@ alt(fig, """Relative error against rounds of clients with twins: in the standard
     dictionary all clients together are exact, and one client alone is so on some seeds only.""")
 
 # %% [markdown]
-# *In the dictionary the clients with twins are exact, in the standard basis they are not. Medians over the seeds, with
-# quartiles.*
+# *With identical columns the runs are exact in the dictionary only. Medians over the seeds, with quartiles.*
 #
-# (With 30 rows the stable rank is at most 30, where the deviation measured above is no longer small: the RIP does not
-# explain this run. As in [19_how_few_rows](19_how_few_rows.ipynb) it is enough that a gradient holds more of what is
-# missing than chance, and that the clients' mistakes scatter.)
+# (With 30 rows the stable rank is at most 30, where the deviation measured above is not small: the RIP does not
+# explain this run. As in [19_how_few_rows](19_how_few_rows.ipynb) it is enough that a gradient shows the missing
+# features better than chance would, and that clients make different mistakes.)
 #
 # Two remarks of the paper belong here. **The dictionary is not a sketch:** it changes the space of the models and does
-# not compress messages, so a client sends $\tau$ indices and $\tau$ values with it and without it. **Sharing it is
-# cheap and tells nothing about the data:** everyone who knows the seed can draw it.
+# not compress messages, so a client sends $\tau$ indices and $\tau$ values with or without it. **Sharing it is cheap
+# and tells nothing about the data:** whoever knows the seed can draw it.
 
 # %% [markdown]
 # ## What was measured
@@ -343,21 +338,20 @@ claim("rip-fedgradmp", f"clients with twins: exact in {rounds} rounds in a dicti
 #
 # ## The answer
 #
-# A random dictionary turns the flat directions of the data away from the sparse ones: twins, whose condition number
-# is infinite in the standard basis, have 2.06 in the dictionary. The rate is slower than printed: the RIP constant
-# falls with the stable rank at a slope of -0.543, not -1. On clients with twins and few rows FedGradMP is then exact,
-# if the signal is sparse in the dictionary; if it is sparse in features with twins, no method can tell which was meant.
-# A client with a common mean has a stable rank near 1, and for it the dictionary makes things worse.
+# A random dictionary turns the flat directions of the data away from the sparse ones: identical columns, whose
+# condition number is infinite in the standard basis, have 2.06 in the dictionary. The rate is slower than printed: the
+# RIP constant falls with the stable rank at a slope of -0.543, not -1. FedGradMP is then exact on such clients with
+# few rows, if the signal is sparse in the dictionary; if it is sparse in the features, no method can tell identical
+# ones apart. A client with a common mean has a stable rank near 1, and the dictionary makes its condition worse.
 #
 # ## Predict, then change
 #
-# 1. **`sparsity: 1`.** A single atom at a time. Do the measured lines turn towards the printed one?
+# 1. **`sparsity: 1`.** One atom at a time. Do the measured lines come closer to the printed one?
 #
 #    <details><summary>What comes out</summary>
 #
 #    No: lengths fall with slope -0.48, and so do the squares, probably because deviations are now so small that
-#    $\varepsilon^2$ hardly counts. An average over $\mathrm{sr}$ directions is what makes the rate, and that is so for
-#    a single column.
+#    $\varepsilon^2$ hardly counts. The rate comes from an average over $\mathrm{sr}$ directions, also for one column.
 #
 #    ```text
 #    [misprint] rip-slope: -0.48 is the fitted slope (-0.606 to -0.415, 10 seeds)
@@ -365,24 +359,24 @@ claim("rip-fedgradmp", f"clients with twins: exact in {rounds} rounds in a dicti
 #    ```
 #
 #    </details>
-# 2. **`signal_sparsity: 10`.** Twice as many atoms in the signal, and 30 rows a client, which is no more than the
-#    $3\tau$ atoms that a client may merge. Does the orange curve survive?
+# 2. **`signal_sparsity: 10`.** The signal has twice as many atoms, and 30 rows a client are no more than the $3\tau$
+#    atoms that a client may merge. Does the orange curve still fall?
 #
 #    <details><summary>What comes out</summary>
 #
-#    No. It stays above the top, at 2.16 in the median, and is worse than the blue one: with $3\tau = 30$ rows an exact
-#    solution fits the merged atoms whatever the truth is, as in [19_how_few_rows](19_how_few_rows.ipynb).
+#    No. It stays above the top, at 2.16 in the median, and is worse than the blue one: on $3\tau = 30$ rows the merged
+#    atoms can fit anything, as in [19_how_few_rows](19_how_few_rows.ipynb).
 #
 #    ```text
 #    [does not hold] rip-fedgradmp: 2.16 relative error (above 0.1 in the standard basis) (1.06 to 13.6, 10 seeds)
 #    ```
 #
 #    </details>
-# 3. **`n_clients: 2`.** Two clients in place of ten. Does the orange curve move towards the grey one?
+# 3. **`n_clients: 2`.** Does the orange curve move towards the grey one?
 #
 #    <details><summary>What comes out</summary>
 #
-#    No: two clients are exact on all 10 seeds, where one is on 5. Already one other client has other mistakes.
+#    No: two clients are exact on all 10 seeds, where one is on 5. One more client, with other mistakes, is enough.
 #
 #    ```text
 #    exact in the dictionary: all clients on 10 of 10 seeds, one client alone on 5
@@ -397,5 +391,4 @@ claim("rip-fedgradmp", f"clients with twins: exact in {rounds} rounds in a dicti
 # - H. Jeong, X. Li, Y. Plan, O. Yilmaz, *Sub-Gaussian matrices on sets: optimal tail dependence and applications*,
 #   Communications on Pure and Applied Mathematics 75(8), 1713-1754, 2022.
 #
-# Next: [09_digits_by_writer](09_digits_by_writer.ipynb), because it is time for images that nobody made up, even if its
-# small clients are.
+# Next: [09_digits_by_writer](09_digits_by_writer.ipynb), which turns to real images.
