@@ -9,26 +9,26 @@
 # %% [markdown]
 # # Digits by writer: when is FedGradMP ahead of its rivals?
 #
-# **Question.** Many people write digits, each keeps their own, and together they train one classifier. Which federated
-# method is ahead on writers whom nobody has seen, after a hundred rounds and after a thousand? And how does that depend
-# on the two numbers that the paper does not print, the sparsity and the learning rate?
+# **Question.** Many people write digits, keep their own images, and train one classifier together. Which federated
+# method is ahead on unseen writers, after a hundred rounds and after a thousand? And how does that depend on the two
+# numbers that the paper does not print, the sparsity and the learning rate?
 #
 # [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
 #
 # ![A map of FedGradMP minus FedAvg over learning rate and sparsity](pictures/09_digits_by_writer.png)
 #
-# With one rate for all methods FedGradMP is nowhere ahead of FedAvg: level with 400 of 784 pixels a digit, behind with
-# fewer (above). If it has the rate that suits it, up to 1, and the rivals have one of those that the paper prints
-# elsewhere, 0.01 at most, it is ahead of all four in the hundredth round with 400 pixels, and in the thousandth where
-# their rates are small (below). That is with ink = 1; with paper = 1, as Federated EMNIST is published, it is level
-# with rivals at 0.01 even early. If all choose their rates, it is level at best (last column).
+# With one rate for all methods FedGradMP is nowhere ahead of FedAvg: it is level with 400 of 784 pixels a digit, and
+# behind with fewer (above). If it has its best rate, up to 1, and the rivals have one that the paper prints elsewhere,
+# 0.01 at most, it is ahead of all four in the hundredth round with 400 pixels, and in the thousandth where their rates
+# are small (below). That is with ink = 1; with paper = 1, as Federated EMNIST is published, it is level with rivals at
+# 0.01 even early. When every method is tuned, FedGradMP at best ties (last column).
 #
 # **What you will see**
 # - the clients, and two ways to write a pixel as a number;
 # - Figure 6: the accuracy of all five methods over a thousand rounds, on training writers and on unseen ones;
 # - FedGradMP against each of four rivals, for five sparsities and six rates that all methods share;
 # - the same where each method has a rate of its own;
-# - why it cannot be otherwise: with all pixels allowed, FedGradMP is FedAvg;
+# - why: with all pixels allowed, FedGradMP is FedAvg;
 # - what a sparse model costs and saves, and which pixels it looks at.
 #
 # **Where it stands in the paper.** Section V-B, Figure 6 (lines 1279 to 1306). The same data in a random dictionary are
@@ -91,8 +91,8 @@ import fgmp
 # %% [markdown]
 # ## The clients
 #
-# A client is a writer, and the clients of the test are others than those of the training. The small digits do not name
-# their writers, so there a client is made up: its share of each digit is drawn at random.
+# Each client is a writer, and test clients are not training clients. The small digits do not name their writers, so
+# there clients are made up: the share of each digit is drawn at random.
 
 # %%
 sizes = dict(n_train=n_train, n_test=n_test, n_samples=n_samples)
@@ -108,9 +108,9 @@ print(f"images of {data.image_shape[0]} x {data.image_shape[1]} = {pixels} pixel
 
 
 # %% [markdown]
-# Here are images of two clients, and once more those of the second as Federated EMNIST publishes them. There paper is 1
-# and ink is 0; elsewhere in this book ink is 1. A model without a constant term notices: with paper = 1 every image has
-# the same large part, and every gradient has it, too. The paper does not say which of the two it has.
+# Here are images of two clients, and those of the second again as Federated EMNIST publishes them, with paper as 1 and
+# ink as 0; elsewhere in this book ink is 1. This matters to a model without a constant term: with paper = 1 all
+# images, and all gradients, have a large part in common. The paper does not say which of the two it uses.
 
 # %% tags=["hide-input"]
 def some_digits(client, count=12):
@@ -141,8 +141,8 @@ for ax, words in zip(drawn.axes[::12], (f"client 0,\n{INK}", f"client 1,\n{INK}"
 # **What is thresholded:** every column of $x$ keeps its $\tau$ largest weights, so each digit looks at $\tau$ pixels,
 # and different digits may look at different ones. A client of FedGradMP takes the gradient of a minibatch, joins its
 # $2\tau$ largest entries of each column with the present support, takes `sgd_steps` steps of SGD on these pixels, and
-# thresholds again; `local_iterations` times in a round. So FedGradMP has a learning rate here, and takes as many steps
-# as its rivals.
+# thresholds again, all this `local_iterations` times in a round. So FedGradMP has a learning rate here, and takes as
+# many steps as its rivals.
 
 # %%
 shared = dict(cohort_size=cohort_size, batch_size=batch_size, local_iterations=local_iterations, sgd_steps=sgd_steps)
@@ -169,10 +169,10 @@ print(f"tau = {sparsity[0]}, {early_round} rounds: accuracy {seen} on training c
 # %% [markdown]
 # ## All runs
 #
-# Every method with every rate, those with a sparsity with each of these, and all of it in both codings. A seed decides
-# about the writers, the cohorts and the minibatches, and is the same for every method, so that differences are paired.
+# Every method runs with every rate, with every sparsity if it has one, and in both codings. A seed decides the
+# writers, the cohorts and the minibatches, and is the same for every method, so differences are paired.
 #
-# A run that is done is read from `build/runs`, so that a notebook that stopped goes on.
+# Finished runs are read from `build/runs`, so a notebook that was stopped goes on.
 
 # %%
 below = [tau for tau in sparsity if tau < pixels]
@@ -192,9 +192,9 @@ own |= {"rates": learning_rates, "cells": table_of(jobs, records, (early_round, 
 
 
 # %% [markdown]
-# For the curves of Figure 6 the table has more rounds of a few cells: of each method the best of the printed rates, and
-# of FedGradMP the best of all, too, by the accuracy on *training* writers in the last round. Those with a sparsity have
-# the largest below all pixels.
+# For the curves of Figure 6 the table has more rounds of a few cells: each method with the best of the printed rates,
+# and FedGradMP also with the best of all, by the accuracy on *training* writers in the last round. The sparsity is the
+# largest below all pixels.
 
 # %% tags=["hide-input"]
 def best_cell(rates, method, tau, coding):
@@ -211,7 +211,7 @@ few = [one for one in zip(jobs, records, strict=True) if one[0].cell in in_figur
 own["curves"] = table_of(*zip(*few, strict=True), (rounds,), ["training", "unseen"])
 
 # %% [markdown]
-# What the figures show is this table where the data are real, and else the table of the kept run.
+# The figures show this table if the data are real, and otherwise that of the kept run.
 
 # %%
 main = kept_table("09_digits_by_writer-mnist-writers", "fig6-unseen") if embedded else own
@@ -225,9 +225,9 @@ print(f"{main['dataset']}: the runs of the maps took {seconds / 60:.0f} minutes 
 # %% [markdown]
 # ## Figure 6
 #
-# Accuracy of all five methods, on training writers and on unseen ones. The paper prints neither $\tau$, nor a rate, nor
-# the coding of the pixels. So here are both codings, $\tau = 400$ of 784, and for each method the best of the rates
-# that the paper prints elsewhere, which is 0.01 for all five; and dashed, FedGradMP with the best of all rates.
+# The paper prints neither $\tau$, nor a rate, nor the coding of the pixels. So here are both codings, $\tau = 400$ of
+# 784, and for each method the best of the rates that the paper prints elsewhere, which is 0.01 for all five. The
+# dashed line is FedGradMP with the best of all rates.
 
 # %% tags=["hide-input"]
 def draw_figure_6(row, coding):
@@ -258,13 +258,13 @@ legend = fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower 
 #
 # ## Two protocols
 #
-# The paper prints neither $\tau$ nor a learning rate for this figure. For Figures 3 to 5 it lets the rivals choose from
-# a grid that goes from 0.01 down (line 1217). So there are two ways to compare.
+# For Figures 3 to 5 the paper lets the rivals choose from a grid that goes from 0.01 down (line 1217). So there are
+# two ways to compare.
 #
 # - **One rate for all.** All methods have the same rate, from the smallest to the largest that is of use.
-# - **A rate of its own for FedGradMP.** Of these rates it takes the one with the best accuracy on *training* writers,
-#   at the same round, for each $\tau$. Its rivals have a rate of the printed grid, of which 0.01 is the best for them,
-#   or choose as it does.
+# - **A rate of its own for FedGradMP.** For each $\tau$ it takes the rate with the best accuracy on *training* writers
+#   at the same round. Its rivals have a rate of the printed grid, of which 0.01 is the best for them, or choose in the
+#   same way.
 #
 # A cell is the accuracy of FedGradMP on unseen writers minus that of a rival: red where FedGradMP is ahead.
 
@@ -334,11 +334,8 @@ fig = maps(four, xlabel=[ONE, ONE, OWN, OWN], **look)
 # best rate, against the best of the four rivals. The median over the seeds; small, half their range. In the last row
 # all pixels are allowed.*
 #
-# **With one rate** FedGradMP is nowhere ahead of FedAvg: level with 400 pixels a digit, and the further behind the
-# fewer pixels it has. **With a rate of its own** and 400 pixels it is ahead of all four rivals at each printed rate in
-# the early round, and at the two smallest in the last; with fewer pixels at the small ones. That is one way in which
-# the figure of the paper can come about. But in the column on the right the rivals have their own best rates, too, and
-# there the lead is gone: it was that of the rate, not of the method.
+# A rate of its own is one way in which the figure of the paper can come about. But in the column on the right the
+# rivals have their own best rates, too, and the lead is gone: it came from the rate, not from the method.
 #
 # Here are the other rivals, with one rate for both.
 
@@ -352,8 +349,8 @@ fig = maps(six, xlabel=ONE, **look)
 # %% [markdown]
 # *As above. With all pixels FedIterHT is FedAvg.*
 #
-# The penalty of FedMid and FedDualAvg costs something at large rates only, where FedGradMP with 200 and 400 pixels is
-# ahead of FedMid; at small ones both are FedAvg. FedIterHT, with the same number of pixels, is level from 200 on,
+# The penalty of FedMid and FedDualAvg lowers accuracy at large rates only, where FedGradMP with 200 and 400 pixels is
+# ahead of FedMid; at small ones both are like FedAvg. FedIterHT, with the same number of pixels, is level from 200 on,
 # within 0.01 in the early round and within 0.002 in the last. With 100 and 50 the sign depends on the rate.
 #
 # ## The other coding of the pixels
@@ -376,16 +373,16 @@ fig = maps(six, xlabel=ONE, **look)
 # *As the two figures above, with paper = 1: with one rate FedGradMP is nowhere ahead of FedAvg, and with a rate of its
 # own only of rivals at small rates.*
 #
-# With paper = 1 the first rounds are spent on the paper, which is the same large part of each image: at the smallest
-# rate few pixels lose much more than with ink = 1, and even 400 are behind FedAvg by 0.034 in the early round. At the
-# other rates FedGradMP with 400 pixels is level with FedAvg, within 0.006. With 50 and 100 pixels it is behind
-# FedIterHT at the smallest rate early on, by about 0.04; elsewhere the two are within 0.014.
+# With paper = 1 the first rounds are spent on the part that all images share: at the smallest rate few pixels lose
+# much more than with ink = 1, and even 400 are behind FedAvg by 0.034 in the early round. At the other rates FedGradMP
+# with 400 pixels is within 0.006 of FedAvg. With 50 and 100 pixels it is behind FedIterHT at the smallest rate early
+# on, by about 0.04; elsewhere the two are within 0.014.
 #
 # ## Why it cannot be otherwise: with all pixels FedGradMP is FedAvg
 #
 # Let $\tau = n$. Then the $2\tau$ largest entries of the gradient are all entries, the threshold removes nothing, and
-# what is left of a client's round is `local_iterations` times `sgd_steps` steps of SGD. That is FedAvg. Here are both
-# with minibatches of all rows, so that chance has no part in it.
+# a client's round is `local_iterations` times `sgd_steps` steps of SGD. That is FedAvg. Here are both with minibatches
+# of all rows, so nothing is random.
 
 # %%
 def whole_batches(method, tau=None):
@@ -416,13 +413,13 @@ name_lines(ax)
 # *With all pixels FedGradMP and FedAvg are one line. One run of each on the data of this notebook, with the same rate
 # and the same cohorts.*
 #
-# The two are one line, and their models agree to rounding. It follows that a smaller $\tau$ can pass FedAvg at the same
-# rate only where leaving pixels out helps, and no tuning of FedGradMP reaches beyond that.
+# Their models agree to rounding. Therefore a smaller $\tau$ can pass FedAvg at the same rate only if leaving out
+# pixels helps.
 #
 # ## What a sparse model costs, and saves
 #
-# A model with few nonzero weights travels as indices and values, with 8 bytes for each; a dense one takes 4 bytes for
-# each weight. (The dual variable of FedDualAvg is dense, however sparse its model.) Each method has its own best rate.
+# A sparse model is sent as indices and values, with 8 bytes for each nonzero weight; a dense one takes 4 bytes a
+# weight. (The dual variable of FedDualAvg is always dense.) Each method has its own best rate.
 
 # %%
 arms = [(rival, None) for rival in rivals[:3]]
@@ -443,8 +440,8 @@ axes[1].set(xlabel="kilobytes a round, up and down")
 legend = fig.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
 
 # %% [markdown]
-# *Fewer weights cost accuracy, and save bytes only below half of them. Medians over the seeds; each point is one
-# sparsity.*
+# *Fewer weights cost accuracy, and only models with fewer than half of the weights save bytes. Medians over the seeds;
+# each point is one sparsity.*
 
 # %%
 dense = chosen["FedAvg", None]
@@ -457,14 +454,12 @@ for name, tau in chosen:
         print(f"{share:.0%} of its weights, {wire:.0%} of its bytes a round")
 
 # %% [markdown]
-# FedGradMP and FedIterHT with as many pixels are level, each with its own best rate. Few pixels are a trade. With 8
-# bytes for a sparse weight and 4 for a dense one, bytes are saved up to half of the weights; with 400 pixels a digit it
-# sends as much as FedAvg.
+# With the same number of pixels, and each with its own best rate, FedGradMP and FedIterHT are level.
 #
 # ## Which pixels does the sparse model look at?
 #
-# Each picture holds the weights of one digit: red speaks for it, blue against it, white is zero. The first row is dense
-# FedAvg. The rows below it are FedGradMP, sparsest last.
+# Each picture holds the weights of one digit: red speaks for it, blue against it, white is zero. The first row is
+# dense FedAvg; the rows below are FedGradMP, with the sparsest last.
 
 # %%
 shown = [("FedAvg", None), *(("FedGradMP", tau) for tau in sorted(sparsity, reverse=True) if tau < pixels)]
@@ -483,12 +478,12 @@ drawn = images(models, [str(digit) for digit in range(classes)] * len(shown), **
 # %% [markdown]
 # *Seed 0, the largest of the rates; every picture has a scale of its own.*
 #
-# The dense weights spread over the frame. The sparse ones sit where the pen passes, and where it would pass for another
-# digit. ([The kept run](results/09_digits_by_writer-mnist-writers.ipynb) has them for 28 x 28 pixels.)
+# The dense weights cover the frame. The sparse ones are where the pen passes, or would pass for another digit. ([The
+# kept run](results/09_digits_by_writer-mnist-writers.ipynb) has them for 28 x 28 pixels.)
 #
 # ## The same on digits of 8 x 8
 #
-# The runs that this notebook made itself, which anybody can change. By default they are of small digits.
+# These runs the notebook made itself, by default on small digits, and anybody can change them.
 
 # %%
 mine = Accuracies(own["cells"])
@@ -511,7 +506,7 @@ fig = maps(found, xlabel=ONE, **look | dict(rows=sparsity, ylabel=f"sparsity, of
 
 
 # %% [markdown]
-# *After the early round; the median over the seeds, and small their range.*
+# *After the early round; the median over the seeds, and their range in small print.*
 
 # %%
 def in_words_of(value):
@@ -525,16 +520,15 @@ for row, tau in enumerate(sparsity):
         print(f"tau = {tau:3}, rate {rate:g}: FedGradMP against FedAvg: {in_words_of(value)}")
 
 # %% [markdown]
-# With 8 pixels a digit FedGradMP is behind at every rate; with half of the pixels it is level with FedAvg, and with all
-# of them it is FedAvg but for the minibatches that it draws.
+# With all 64 pixels FedGradMP differs from FedAvg only by the minibatches that it draws.
 
 # %% [markdown]
 # ## What was measured
 #
 # Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them). A lead of at most 0.01
 # counts as none. The paper says that FedGradMP is ahead of all four on training and on unseen writers (line 1292), for
-# values of $\tau$ and of the rates that it does not print. So the first two claims go over all that were tried here:
-# each $\tau$ below $n$ with each rate of the printed grid.
+# values of $\tau$ and of the rates that it does not print. So the first two claims count all cells: each $\tau$ below
+# $n$ with each rate of the printed grid.
 
 # %% tags=["hide-input"]
 apart = np.linalg.norm(all_pixels.x - average.x) / np.linalg.norm(average.x)
@@ -576,8 +570,8 @@ for column in ("unseen", "training"):
         source="paper, Figure 6, line 1292", expected="ahead in all cells", keep=main if column == "unseen" else None)
 
 # %% [markdown]
-# Next, FedGradMP has the rate that is best for it, $\tau$ is the largest below $n$, and the rivals have one of the
-# printed rates; and last, all choose.
+# Next, FedGradMP has its best rate, $\tau$ is the largest below $n$, and the rivals have one of the printed rates; in
+# the last claim all choose.
 
 # %% tags=["hide-input"]
 TAU = max([tau for tau in taus if tau < n], default=n)
@@ -600,7 +594,7 @@ claim("fig6-tuned",
 
 
 # %% [markdown]
-# FedIterHT is the only rival with a model of fixed sparsity. Here it has the same $\tau$, and first the same rate, then
+# FedIterHT is the only rival with a fixed sparsity. Here it has the same $\tau$, first with the same rate, then with
 # one of the printed rates while FedGradMP has its own.
 
 # %% tags=["hide-input"]
@@ -627,9 +621,9 @@ for (words, found), id in zip(fixed.items(), ("common", "printed"), strict=True)
 # ## What differs from the paper, and why
 #
 # - **Data.** The paper has Federated EMNIST, digits only. `femnist` reads it, after a download. `mnist-writers` is of
-#   the same origin, the forms of NIST, but prepared in another way, and its writers are fewer. `digits` has made-up
+#   the same origin, the forms of NIST, but prepared in another way, and has fewer writers. `digits` has made-up
 #   clients and 64 pixels.
-# - **Coding of the pixels.** Federated EMNIST has 1 for paper, and the paper does not say that it turned this round.
+# - **Coding of the pixels.** Federated EMNIST has 1 for paper, and the paper does not say whether it inverted this.
 #   Here are both.
 # - **Loss.** The printed formula (line 1289) has the logarithm of the exponential of a sum; the sum of exponentials is
 #   meant.
@@ -642,11 +636,11 @@ for (words, found), id in zip(fixed.items(), ("common", "printed"), strict=True)
 # ## The answer
 #
 # With one learning rate for all methods FedGradMP is ahead of FedAvg in no cell of the map, neither early nor late:
-# with all pixels it is FedAvg, with half of them a digit it is level, with fewer behind. With a rate of its own and 400
-# pixels it is ahead of the best of four rivals at 0.01, the largest rate that the paper prints, by 0.0151 in the
-# hundredth round, but only with ink as one; in the last it is level there, and ahead where the rivals' rates are small.
-# Where all choose their rates nobody is ahead. Against FedIterHT, the only rival with a fixed sparsity, it is ahead in
-# every cell with a rate of its own; at the same rate the sign depends on the cell.
+# with all pixels it is FedAvg, with half of them it is level, and with fewer it is behind. With a rate of its own and
+# 400 pixels it is ahead of the best of four rivals at 0.01, the largest rate that the paper prints, by 0.0151 in the
+# hundredth round, but only with ink = 1; in the last round it is level with them, and ahead where the rivals' rates
+# are small. If all choose their rates nobody is ahead. It is ahead of FedIterHT in every cell with a rate of its own;
+# at the same rate the sign depends on the cell.
 #
 # ## Predict, then change
 #
@@ -656,7 +650,7 @@ for (words, found), id in zip(fixed.items(), ("common", "printed"), strict=True)
 #
 #    <details><summary>What comes out</summary>
 #
-#    No: it is FedAvg, but for the minibatches that it draws.
+#    No: it is FedAvg, except for the minibatches that it draws.
 #
 #    ```text
 #    tau =  64, rate 0.01: FedGradMP against FedAvg: level, at most 0.05 apart
@@ -670,8 +664,8 @@ for (words, found), id in zip(fixed.items(), ("common", "printed"), strict=True)
 #
 #    <details><summary>What comes out</summary>
 #
-#    It does not go away: with 8 pixels FedGradMP is behind at both rates, with 32 it is level. There the few pixels
-#    limit, and not the skew.
+#    It does not go away: with 8 pixels FedGradMP is behind at both rates, with 32 it is level. The limit is the number
+#    of pixels, not the skew.
 #
 #    ```text
 #    tau =   8, rate 0.01: FedGradMP against FedAvg: behind by more
@@ -685,7 +679,7 @@ for (words, found), id in zip(fixed.items(), ("common", "printed"), strict=True)
 #
 #    <details><summary>What comes out</summary>
 #
-#    They do not: they are behind at both rates. The classifier that they allow is a worse one, however long one waits.
+#    No: they are behind at both rates, because a classifier with 8 pixels a digit is worse, however long one waits.
 #
 #    ```text
 #    tau =   8, rate 0.01: FedGradMP against FedAvg: behind by more
@@ -711,5 +705,5 @@ for (words, found), id in zip(fixed.items(), ("common", "printed"), strict=True)
 # - E. Alpaydin, C. Kaynak, *Optical recognition of handwritten digits*, UCI Machine Learning Repository, 1998 (the
 #   embedded `digits`).
 #
-# Next: [10_gaussian_dictionary_digits](10_gaussian_dictionary_digits.ipynb), because the paper proposes random atoms in
-# place of pixels for just these images.
+# Next: [10_gaussian_dictionary_digits](10_gaussian_dictionary_digits.ipynb), because the paper proposes random atoms
+# instead of pixels for these images.

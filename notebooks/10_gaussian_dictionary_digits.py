@@ -10,18 +10,18 @@
 # # Digits in a random dictionary: does it help FedGradMP?
 #
 # **Question.** Images of digits are a hard case for the theory: many pixels are always blank, and neighbouring pixels
-# are nearly alike. The paper proposes to look for a model that is sparse in a random Gaussian dictionary instead of in
-# pixels. Does that improve the condition of the problem, and does it improve the accuracy?
+# are nearly alike. The paper proposes a model that is sparse in a random Gaussian dictionary instead of in pixels.
+# Does that improve the condition of the problem, and the accuracy?
 #
 # [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
 #
 # ![Maps of the lead of the dictionary over pixels, one for each coding](pictures/10_gaussian_dictionary_digits.png)
 #
 # With one rate for both, which is our reading of the paper, and 20 atoms of variance $1/n$, which is our choice, the
-# dictionary is ahead of 20 pixels at every rate that was tried, if ink is 1 and if rows have length one; with 50 or 100
-# it is level or behind. With paper = 1 it depends on the rate. The condition number becomes finite where it was
-# infinite, at the small sparsities that can be checked, but not small; and beyond the rank of a client's data no
-# dictionary can help.
+# dictionary is ahead of 20 pixels at every rate that was tried, if ink is 1 and if rows have length one; with 50 or
+# 100 it is level or behind. With paper = 1 the sign depends on the rate. The condition number, infinite in pixels, is
+# finite in the dictionary at the small sparsities that can be checked, but not small; and beyond the rank of a
+# client's data no dictionary can help.
 #
 # **What you will see**
 # - the stable rank of the clients' data, which the paper's argument rests on;
@@ -33,12 +33,12 @@
 # - what the models look like.
 #
 # **Where it stands in the paper.** Section IV-D proposes the dictionary, Section V-B tries it (Figure 7, line 1312).
-# The clients are those of [09_digits_by_writer](09_digits_by_writer.ipynb). The theory of the dictionary has a notebook
-# of its own, [08_gaussian_dictionary_rip](08_gaussian_dictionary_rip.ipynb).
+# The clients are those of [09_digits_by_writer](09_digits_by_writer.ipynb). The theory of the dictionary is in
+# [08_gaussian_dictionary_rip](08_gaussian_dictionary_rip.ipynb).
 #
-# As there, the maps are of real writers at the paper's sizes, read from [a kept
+# As in 09, the maps are of real writers at the paper's sizes, read from [a kept
 # run](results/10_gaussian_dictionary_digits-mnist-writers.json) of this notebook, which took nine minutes of one
-# processor, and what it computes by default is of small digits. The same on real writers: `papermill
+# processor. What it computes by default is of small digits. To compute everything on real writers: `papermill
 # 10_gaussian_dictionary_digits.ipynb out.ipynb -y "{dataset: mnist-writers}"`.
 
 # %% tags=["parameters"]
@@ -110,10 +110,10 @@ TAU = sparsity[0]
 # %% [markdown]
 # ## The dictionary
 #
-# The server draws $\Psi$, a matrix with one Gaussian atom per column, and shares it before the first round. (A seed is
-# enough to share.) It knows nothing about the data. The model is $x = \Psi \alpha$. Now every column of $\alpha$, not
-# of $x$, has at most $\tau$ nonzeros. A client that holds the images $B$ works with $B\Psi$ from then on: each image
-# becomes a list of random sums of its pixels.
+# The server draws $\Psi$, a matrix with one Gaussian atom per column, independent of the data, and shares it (or its
+# seed) before the first round. The model is $x = \Psi \alpha$, where every column of $\alpha$, not of $x$, has at most
+# $\tau$ nonzeros. A client with the images $B$ then works with $B\Psi$: each image becomes a list of random sums of
+# its pixels.
 
 # %%
 def dictionary(seed):
@@ -126,7 +126,7 @@ atoms = [psi.atoms[:, i].reshape(data.image_shape) for i in range(6)]
 drawn = images(atoms, [f"atom {i}" for i in range(6)], width=1.2)
 
 # %% [markdown]
-# *Six atoms.* No atom is blank anywhere. So every image with ink on it meets every atom.
+# *Six atoms.* No atom is blank anywhere, so every atom sees the ink of every image.
 #
 # Here $\mathrm{approx}_\tau$ takes the $\tau$ largest inner products with the normalised atoms ("thresholding"). The
 # library's default for a general dictionary, orthogonal matching pursuit, is far slower with ten classes.
@@ -135,9 +135,9 @@ drawn = images(atoms, [f"atom {i}" for i in range(6)], width=1.2)
 #
 # Take a client with $m$ images in the rows of $B$. For the squared loss, the constants of restricted convexity are the
 # extreme values of $\|Bv\|^2/m$ over unit vectors $v$ that are $\tau$-sparse. In pixels they are bad as soon as one
-# pixel is blank in all images of the client: then $Bv = 0$ for a 1-sparse $v$. In the dictionary, $B\Psi$ is close to a
-# multiple of an isometry for $\tau$-sparse vectors, **if** the stable rank $\|B\|_F^2/\|B\|^2$ is well above $\tau
-# \log(d/\tau)$, with $d$ atoms. Let us look at both.
+# pixel is blank in all images of the client: then $Bv = 0$ for a 1-sparse $v$. In the dictionary, $B\Psi$ is close to
+# a multiple of an isometry for $\tau$-sparse vectors, **if** the stable rank $\|B\|_F^2/\|B\|^2$ is well above $\tau
+# \log(d/\tau)$, with $d$ atoms.
 #
 # **Guess first.** What share of the pixels is blank in all images of a client? And how large is the stable rank?
 
@@ -154,21 +154,20 @@ for tau in sparsity:
 
 
 # %% [markdown]
-# One direction outweighs all others: images have ink at the same places. That is why the stable rank is so small. The
-# paper assumes that it is large, so the condition of its argument is not met at any of these $\tau$. Its conclusion may
-# hold nevertheless; it has to be measured.
+# The stable rank is so small because images have ink at the same places, so one direction outweighs all others. The
+# paper assumes that it is large, so the condition of its argument is not met at any of these $\tau$. Its conclusion
+# may still hold; it has to be measured.
 #
 # ## Restricted condition numbers, before and after
 #
-# For small supports we can try all of them. For larger ones `inner_restricted_constants` searches good candidates: its
-# smallest eigenvalue is at least the true one, its largest at most. So the quotient that it gives is **at most** the
-# true condition number. The measure is the same in all cases: the norm of the signal $v = \Psi\alpha$, not of the
-# coefficients.
+# All small supports can be tried. For larger ones `inner_restricted_constants` searches good candidates: its smallest
+# eigenvalue is at least the true one, its largest at most. So its quotient is **at most** the true condition number.
+# Lengths are always those of the signal $v = \Psi\alpha$, not of the coefficients.
 #
 # At $x = 0$ the softmax loss has the same curvature in every class, $\frac1C(1 - \frac1C)\, B^\top B/m$ for $C$
 # classes. So the numbers below are those of the softmax loss at the start, for one class at a time.
 #
-# In pixels there are two versions: all pixels, and only those on which the client has ink.
+# For pixels there are two versions: all pixels, and only those on which the client has ink.
 
 # %%
 def condition(matrix, tau, n_columns, **options):
@@ -203,22 +202,21 @@ ax.set(yscale="log", xlabel="sparsity", ylabel="restricted condition number")
 name_lines(ax)
 
 # %% [markdown]
-# *In the dictionary the condition number is smaller by orders of magnitude, and not small. Median and range over the
+# *In the dictionary the condition number is smaller by orders of magnitude, but not small. Median and range over the
 # clients. "All pixels" would lie on the dashed line wherever a client has a blank pixel.*
 #
 # Where the dictionary's number is exact, a lower bound for the pixels only understates the improvement. Where both are
 # lower bounds, the comparison is an indication and no proof.
 #
-# Before, the condition number is infinite. Without the blank pixels it is still very large, or infinite again: some
-# pixels have a trace of ink in one image only, and two of these are alike up to a factor. After, it is smaller by
-# orders of magnitude. That much of the argument holds.
+# Without the blank pixels the condition number is still very large, or infinite again: some pixels have a trace of ink
+# in one image only, and two such columns may be equal up to a factor. So that part of the argument holds.
 #
-# How far can that reach? There are two things that need no measurement. If $\tau$ is larger than the rank of $B$, some
-# $\tau$-sparse $v$ has $Bv = 0$, in any dictionary with that many atoms: the condition number is infinite before and
-# after. If $\tau$ is at most the rank, it is finite in a Gaussian dictionary with probability one. The theorems speak
-# of $4\tau$, and the rank is at most the number of the client's images. So with the paper's 100 images a client and 200
-# atoms, where $\tau = 50$ is already $4\tau = 200$ atoms, the constant is infinite in the dictionary too. On `digits`
-# the dictionary has no more atoms than a client has images, and that is why it stays finite.
+# How far can it help? Two things need no measurement. If $\tau$ is larger than the rank of $B$, some $\tau$-sparse $v$
+# has $Bv = 0$, in any dictionary with that many atoms: the condition number is infinite with it and without it. If
+# $\tau$ is at most the rank, it is finite in a Gaussian dictionary with probability one. The theorems speak of
+# $4\tau$, and the rank is at most the number of the client's images. So with the paper's 100 images a client and 200
+# atoms, $\tau = 50$ already means $4\tau = 200$ atoms, and the constant is infinite in the dictionary too. On `digits`
+# it stays finite because the dictionary has no more atoms than a client has images.
 
 # %%
 rank = np.array([np.linalg.matrix_rank(client.features.astype(float)) for client in clients[:n_conditions]])
@@ -230,10 +228,9 @@ for tau in sparsity:
 
 
 # %% [markdown]
-# Two claims are for several seeds, each with new clients and a new dictionary; their verdicts stand at the end. The
+# Two claims, whose verdicts stand at the end, are for several seeds, each with new clients and a new dictionary. The
 # paper promises a condition number close to 1 where the stable rank is large (line 1085). The second claim asks for
-# that premise. The first reproduces nothing
-# of the paper: it says that the number is finite, which it is in a Gaussian dictionary with probability one.
+# that premise. The first reproduces nothing of the paper: it says that the number is finite, as it must be.
 
 # %%
 def digits(seed):
@@ -285,13 +282,13 @@ print(f"nonzero coefficients: {len(result.support)}; nonzero weights in pixels: 
 #
 # Both arms, pixels and the dictionary, with each sparsity and each rate, in three codings of the images: ink = 1, as
 # elsewhere in this book; paper = 1, as Federated EMNIST is published; and ink = 1 with rows of length one, which the
-# paper's argument assumes (lines 1089 and 1121). A row of length one is about a tenth as long as another, and gradients
-# are smaller by the square of that, so there the rates are `length_one` times as large.
+# paper's argument assumes (lines 1089 and 1121). A row of length one is about a tenth as long as the others, and
+# gradients are smaller by the square of that, so its rates are `length_one` times as large.
 #
-# A seed decides about the writers, the cohorts, the minibatches and the dictionary, and both arms have the same. The
-# first coding has `n_seeds` seeds, the others one less. The largest sparsity, which takes longest, runs with the first
-# seed, in the other codings at every second rate. And with the first seed the smallest sparsity goes on to
-# `long_rounds` at the smallest rate.
+# A seed decides the writers, the cohorts, the minibatches and the dictionary, for both arms. The first coding has
+# `n_seeds` seeds, the others one less. The largest sparsity, which takes longest, runs with the first seed only, in
+# the other codings at every second rate. With the first seed the smallest sparsity goes on to `long_rounds` at the
+# smallest rate.
 
 # %%
 def jobs_of(coding):
@@ -316,7 +313,7 @@ own["cells"] = table_of(jobs, records[: len(jobs)], (rounds,), ["unseen"])
 own["long"] = table_of(long, records[len(jobs) :], (long_rounds,), ["training", "unseen"])
 
 # %% [markdown]
-# What the figures show is this table where the data are real, and else that of the kept run.
+# The figures show this table if the data are real, and otherwise that of the kept run.
 
 # %%
 main = kept_table("10_gaussian_dictionary_digits-mnist-writers", "fig7-unseen") if embedded else own
@@ -329,10 +326,10 @@ print(f"{main['dataset']}: the runs of the figures took {seconds / 60:.0f} minut
 # %% [markdown]
 # ## Figure 7 with one rate for both
 #
-# The settings of both arms are the same but for the dictionary (line 1312). We read this as one rate for both; the
+# The settings of both arms are the same except for the dictionary (line 1312). We read this as one rate for both; the
 # paper prints neither the rate nor $\tau$ nor the coding of a pixel. **The scale of the atoms belongs to this
-# reading**: here their entries have variance $1/n$, for $n$ pixels, and with variance 1, as in line 1057, a common rate
-# would make the steps of the dictionary $n$ times as long (784 times at 28 x 28 pixels), and those of pixels not.
+# reading**: here their entries have variance $1/n$, for $n$ pixels, and with variance 1, as in line 1057, a common
+# rate would make the steps of the dictionary $n$ times as long (784 times at 28 x 28 pixels), and those of pixels not.
 
 # %%
 def names(table, rate, tau, coding):
@@ -378,8 +375,8 @@ for at, ahead in zip(both[0]["rounds"], np.median(long_lead, axis=0), strict=Tru
         print(f"unseen writers, dictionary minus pixels in round {at}: {ahead:.3f}")
 
 # %% [markdown]
-# And now for other sparsities, rates and codings of a pixel. A cell is the accuracy on unseen writers in the
-# dictionary, minus that in pixels, red where the dictionary is ahead.
+# Now come other sparsities, rates and codings of a pixel. A cell is the accuracy on unseen writers in the dictionary,
+# minus that in pixels.
 
 # %%
 CODED = {INK: "ink = 1", PAPER: "paper = 1", UNIT: f"rows of length one,\nrate x {main['length_one']:g}"}
@@ -393,9 +390,8 @@ fig = maps({words: (leads(main, coding), rates) for coding, words in CODED.items
 # *After 100 rounds, with atoms of variance $1/n$; red where the dictionary is ahead. The median over the seeds; small,
 # half their range, where there are several.*
 #
-# With 20 atoms and ink = 1, or rows of length one, the dictionary is ahead at each rate: most at the smallest, and
-# least at the largest, where both do best. With 50 and 100 the two are level or pixels are ahead. With paper = 1 the
-# sign depends on the rate, and at the largest the dictionary is far behind.
+# With 20 atoms and ink = 1, or rows of length one, the lead is largest at the smallest rate, and least at the largest,
+# where both do best. With paper = 1 and the largest rate the dictionary is far behind.
 #
 # ## The lead, round by round
 #
@@ -414,8 +410,8 @@ legend = fig.legend(*axes[0].get_legend_handles_labels(), title="rate of both", 
 
 
 # %% [markdown]
-# *The lead of the dictionary is largest early, and shrinks. The smallest sparsity, three codings; the line is the
-# median over the seeds, the band their range.*
+# *The lead of the dictionary is largest early, and shrinks. Each panel is a coding, at the smallest sparsity; the line
+# is the median over the seeds, the band their range.*
 #
 # ## Each with a rate of its own
 #
@@ -443,19 +439,16 @@ dots(ax, tuned)
 label = ax.set_xlabel(f"dictionary minus pixels, own rates, {stop} rounds")
 
 # %% [markdown]
-# *With rates of their own little of the lead is left. Median and range over the seeds; in the grey band a difference
-# counts as none.*
-#
-# Where both do best, the dictionary with 20 atoms keeps a small lead with ink = 1 and with rows of length one. With
-# more atoms there is none.
+# *With rates of their own little of the lead is left, and none with more than 20 atoms. Median and range over the
+# seeds; in the grey band a difference counts as none.*
 #
 # The condition number and the accuracy answer different questions. The first says how fast the clients' problems are
-# solved. The second also depends on how well a good classifier can be written with $\tau$ atoms. With few, random atoms
-# write it better than pixels do: each of them sees the whole image. With 50 or more pixels that advantage is gone.
+# solved. The second also depends on how well $\tau$ atoms can represent a good classifier. A few random atoms do this
+# better than as many pixels, because each of them sees the whole image. With 50 or more that advantage is gone.
 #
 # ## The same on digits of 8 x 8
 #
-# The runs that this notebook made itself, which anybody can change. By default they are of small digits.
+# These runs the notebook made itself, by default on small digits, and anybody can change them.
 
 # %%
 small = {words: (leads(own, coding), own["rates"]) for coding, words in CODED.items()}
@@ -473,8 +466,9 @@ for tau, row in zip(own["sparsity"], leads(own, INK), strict=True):
         print(f"tau = {tau:3}, rate {rate:g}: dictionary against pixels: {in_words_of(value)}")
 
 # %% [markdown]
-# *As the first maps, for the runs of this notebook. One seed where a cell has no range.* On these digits the 40 atoms
-# are behind: 64 pixels are few already, and most of them tell digits apart.
+# *As the first maps, for the runs of this notebook. One seed where a cell has no range.*
+#
+# On small digits the dictionary is behind, or level at most: 64 pixels are few, and most of them tell digits apart.
 #
 # ## What the models look like
 #
@@ -491,14 +485,13 @@ scale = dict(cmap="RdBu_r", vmin=-1, vmax=1, columns=classes, width=0.9, rows=["
 drawn = images(models, [str(digit) for digit in range(classes)] * 2, **scale)
 
 # %% [markdown]
-# *Seed 0, the smallest sparsity, the largest rate; every picture has a scale of its own.* In the dictionary no pixel is
-# left out.
+# *Seed 0, the smallest sparsity, the largest rate; every picture has a scale of its own.*
 
 # %% [markdown]
 # ## What was measured
 #
-# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them). As before a difference of
-# at most 0.01 counts as none. The verdict depends on the protocol, so each claim says which.
+# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them). As before, a difference
+# of at most 0.01 counts as none. The verdict depends on the protocol, which each claim names.
 
 # %% tags=["hide-input"]
 claim("fig7-condition",
@@ -561,32 +554,30 @@ claim("fig7-own-rate",
 # ## What differs from the paper, and why
 #
 # - **Data, loss:** as in [09_digits_by_writer](09_digits_by_writer.ipynb).
-# - **Sparsity and learning rates.** The paper prints neither $\tau$ nor the learning rate of the inner SGD. So the maps
-#   have several of both.
-# - **Size of the dictionary.** The paper writes 200 x 784 where its $A$ has a row for each pixel. We read 200 atoms for
-#   images of 784 pixels. For the small images of `digits` the number of atoms is smaller, too.
+# - **Sparsity and learning rates.** The paper prints neither, so the maps have several of both.
+# - **Size of the dictionary.** The paper writes 200 x 784, though its $A$ has a row for each pixel. We read this as
+#   200 atoms for images of 784 pixels. The small images of `digits` have fewer atoms.
 # - **Length of the atoms.** Entries of variance $1/n$ for $n$ pixels, where the theorem behind the dictionary (line
-# 1057) has variance 1. If all atoms are $s$ times as long, a step of $\alpha$ moves $x = \Psi\alpha$ as a rate $s^2$
-# times as large does, and nothing else changes. So with variance 1, a common rate makes the steps of the dictionary 784
-# times as long, and those of pixels not: another protocol. At the rate $\eta$ it compares our dictionary at the rate
-# $784\,\eta$ with pixels at $\eta$.
+#   1057) has variance 1. If all atoms are $s$ times as long, a step of $\alpha$ moves $x = \Psi\alpha$ as a rate $s^2$
+#   times as large does, and nothing else changes. So with variance 1 a common rate $\eta$ is another protocol: it
+#   compares our dictionary at the rate $784\,\eta$ with pixels at $\eta$.
 # - **Selection of atoms.** Inner products with normalised atoms ("thresholding") instead of orthogonal matching
 #   pursuit, which is far slower with ten classes.
 # - **Constants.** The paper bounds them through the stable rank, for rows of length 1; here they are measured, on the
-#   images as they are. The stable rank does not change if all rows are multiplied by the same number.
+#   images as they are. The stable rank is the same if all rows are multiplied by one number.
 # - **Several seeds**, each with its own dictionary. The paper does not say how many runs its curves stand for.
 #
 # ## The answer
 #
-# With one rate for both, which is our reading, and atoms of variance $1/n$, the dictionary is ahead on real writers
-# with 20 atoms and ink as one, at each rate and on each seed: by 0.0481 at the rate 0.01. With more atoms it is level
-# or behind, and with paper as one the rate decides. Where each has its own best rate, a lead of 0.016 is left. The
-# condition number is infinite in pixels and finite in the dictionary, but as large as 169, and beyond the rank of a
-# client's data no dictionary helps. The paper's premise is not met: the stable rank is far below what it asks for.
+# With one rate for both, which is our reading, and 20 atoms of variance $1/n$, the dictionary is ahead on real writers
+# with ink as one, at each rate and on each seed: by 0.0481 at the rate 0.01. With more atoms it is level or behind,
+# and with paper as one the rate decides. If each has its own best rate, a lead of 0.016 is left. The condition number
+# is infinite in pixels and finite in the dictionary, but as large as 169, and beyond the rank of a client's data no
+# dictionary helps. The paper's premise is not met: the stable rank is far below what it asks for.
 #
 # ## Predict, then change
 #
-# 1. **`n_atoms: 64`.** As many atoms as pixels, in place of 40. What happens to the condition number at $4\tau$?
+# 1. **`n_atoms: 64`.** There are now as many atoms as pixels. What happens to the condition number at $4\tau$?
 #
 #    <details><summary>What comes out</summary>
 #
@@ -600,13 +591,13 @@ claim("fig7-own-rate",
 #
 #    </details>
 #
-# 2. **`n_samples: 20`.** Half the images of a client. From which $\tau$ on is the condition number infinite in any
+# 2. **`n_samples: 20`.** A client has half of the images. From which $\tau$ on is the condition number infinite in any
 #    dictionary?
 #
 #    <details><summary>What comes out</summary>
 #
-#    The rank is now 20, so $4\tau = 16$ is just allowed, and $\tau = 16$, which takes all 40 atoms, is too much: there
-#    it is infinite.
+#    The rank is now 20, so $4\tau = 16$ is allowed, and $\tau = 16$, which takes all 40 atoms, is too much: the number
+#    is infinite.
 #
 #    ```text
 #    rank of a client's data: 20 to 20
@@ -616,12 +607,13 @@ claim("fig7-own-rate",
 #
 #    </details>
 #
-# 3. **`sparsity: [32]`.** Half of the pixels, and four fifths of the atoms. Is the dictionary ahead in the last map?
+# 3. **`sparsity: [32]`.** These are half of the pixels and four fifths of the atoms. Is the dictionary ahead in the
+#    last map?
 #
 #    <details><summary>What comes out</summary>
 #
-#    It is not, at either rate. The condition number is finite, because the theorems speak of $4\tau$, which is all 40
-#    atoms here and no more than the rank. So it is not what decides.
+#    No, at neither rate. The condition number is finite, because $4\tau$ means all 40 atoms here, which is no more
+#    than the rank. So it does not decide who is ahead.
 #
 #    ```text
 #    tau =  32: with 40 atoms (4 tau, or all), the condition number in the dictionary is finite
@@ -643,5 +635,5 @@ claim("fig7-own-rate",
 # - E. Alpaydin, C. Kaynak, *Optical recognition of handwritten digits*, UCI Machine Learning Repository, 1998 (the
 #   embedded `digits`).
 #
-# Next: [11_learning_rates](11_learning_rates.ipynb), because rates decided here who is ahead, and on least squares one
-# can see what a rate has to avoid.
+# Next: [11_learning_rates](11_learning_rates.ipynb), because rates decided here who is ahead, and least squares show
+# when a rate is too large.

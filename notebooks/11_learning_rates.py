@@ -10,13 +10,13 @@
 # # Learning rates: which ones work, and who decides?
 #
 # **Question.** FedIterHT needs a learning rate. FedGradMP has none. Is there a rate with which FedIterHT works, and
-# what sets the rate beyond which it diverges?
+# what determines the rate beyond which it diverges?
 #
 # [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
 #
 # ![Errors of FedIterHT over learning rate and local iterations](pictures/11_learning_rates.png)
 #
-# There is no cell of this map in which FedIterHT is good after thirty rounds: small rates hardly move, large ones
+# In no cell of this map is FedIterHT good after thirty rounds: small rates hardly move it, and large ones make it
 # diverge. FedGradMP has no rate to tune, and is exact after four rounds on the same data.
 #
 # **What you will see**
@@ -81,19 +81,18 @@ from book import METHODS, alt, claim, curve, each, floor, gradation, listed, nam
 # %% [markdown]
 # ## A mean or a sum?
 #
-# Client $i$ holds the rows $A_i$ and the observations $y_i$. A local step of FedIterHT looks at a minibatch of $b$
-# rows, walks along its gradient $g$ with the learning rate $\eta$, and keeps the $\tau$ largest entries:
+# Client $i$ holds the rows $A_i$ and the observations $y_i$. A local step of FedIterHT takes the gradient $g$ of a
+# minibatch of $b$ rows, makes a step with the learning rate $\eta$, and keeps the $\tau$ largest entries:
 #
 # $$w \leftarrow H_\tau(w - \eta\, g), \qquad
 # g = \frac{1}{b}\sum_{j \in \text{batch}} a_j\,(a_j^\top w - y_j).$$
 #
 # The factor $1/b$ belongs to the loss that the paper prints, which is a mean over the rows. A program can easily have
-# the sum instead. Then $g$ is $b$ times as long, and the step with it. The learning rate is the only thing that
-# multiplies $g$. So a run on the **summed** loss with the rate $\eta$ is a run on the **averaged** loss with the rate
-# $b\,\eta$: the same iterates, under another name.
+# the sum instead. Then $g$ and the step are $b$ times as long. Only the learning rate multiplies $g$, so a run on the
+# **summed** loss with the rate $\eta$ has the same iterates as one on the **averaged** loss with the rate $b\,\eta$.
 #
-# Here is the paper's data, once with each loss. The two federations share their matrices, in single precision: to see a
-# run diverge, or come to rest, seven digits are enough.
+# Here is the paper's data, once with each loss. The two federations share their matrices, in single precision: seven
+# digits are enough to see a run diverge, or come to rest.
 
 # %%
 def federation(seed, dtype="float32"):
@@ -126,9 +125,9 @@ def rival(name, learning_rate, local_iterations=local_iterations):
 # %% [markdown]
 # ## Figure 8: seven learning rates
 #
-# Now every rate on every seed, with both losses. `fgmp.tune` runs such a grid and keeps all curves. It stops a run
-# whose error has passed a million times the start. A run counts as **diverged** if its relative error ends above 10,
-# ten times the error of the zero model.
+# Now we run every rate on every seed, with both losses. `fgmp.tune` runs such a grid and keeps all curves. It stops a
+# run when its error passes a million times that at the start. A run counts as **diverged** if its relative error ends
+# above 10, ten times the error of the zero model.
 
 # %%
 def grid(name, rates, federations, K=local_iterations, history=None):
@@ -146,9 +145,9 @@ summed = grid("FedIterHT", learning_rates, summed_feds)
 
 
 # %% [markdown]
-# The paper shows the rates that diverge in one panel and the smaller ones in another, and of these the relative error
-# and the squared loss. Here both have both; the loss is divided by its value at the start, which makes the seeds
-# comparable. A run that was stopped stays at its last value, far above the frame.
+# The paper shows the rates that diverge in one panel and the smaller ones in another, the latter with relative error
+# and squared loss. Here both groups have both; the loss is divided by its value at the start, which makes the seeds
+# comparable. A stopped run stays at its last value, far above the frame.
 
 # %%
 def curves(trial, column):
@@ -221,8 +220,8 @@ alt(fig, "The same four panels with the sum over a minibatch. Left all three cur
 # *Figure 8 with the sum, FedIterHT, $K = 3$: all rates on the left leave the frame within a few rounds, and so does the
 # largest rate on the right, which the paper counts among the stable ones.*
 #
-# The paper does not print $K$ for FedIterHT. So the same runs are repeated with fewer and with more local iterations,
-# the least and the most of `map_local_iterations`. The last figure of this notebook counts them all, rate by rate.
+# The paper does not print $K$ for FedIterHT. So the runs are repeated with fewer and with more local iterations, the
+# least and the most of `map_local_iterations`. The last figure of this notebook counts them all.
 
 # %%
 ERRORS = fgmp.History(objective_on=0)  # without objectives, which take a pass over all rows
@@ -248,20 +247,19 @@ rates = sorted(set(learning_rates))
 
 # %% [markdown]
 # The paper puts the border between $2 \cdot 10^{-3}$ and $4 \cdot 10^{-3}$. With the summed loss and $K = 3$ it is one
-# step of the grid lower on most seeds. It depends on $K$; the map below shows how.
+# step of the grid lower on most seeds. The map below shows how it depends on $K$.
 #
 # ## Why there is a limit, and where
 #
 # Along a direction in which the loss has curvature $L$, a gradient step multiplies the error by $1 - \eta L$. It grows
-# if $\eta > 2/L$. Which directions matter? An iterate of FedIterHT is $\tau$-sparse before a step and after it, so a
-# step happens within $2\tau$ coordinates. The curvature that counts is that of client $i$ along $2\tau$-sparse
-# directions:
+# if $\eta > 2/L$. An iterate of FedIterHT is $\tau$-sparse before a step and after it, so a step changes at most
+# $2\tau$ coordinates. So what counts is the curvature of client $i$ along $2\tau$-sparse directions:
 #
 # $$L_i = \max\left\{ \tfrac{1}{|D_i|} \|A_i v\|_2^2 \;:\; \|v\|_2 = 1,\ \|v\|_0 \le 2\tau \right\}.$$
 #
 # A method whose steps are not sparse meets the curvature along all directions, which is the case $2\tau = n$. Power
-# iteration finds that one. With all but the $2\tau$ largest entries removed in each iteration, it finds a sparse
-# direction of large curvature; not always the largest, so the value is a lower bound on $L_i$.
+# iteration finds this largest curvature. If each iteration keeps only the $2\tau$ largest entries, it finds a sparse
+# direction of large curvature, though not always the largest, so the value is a lower bound on $L_i$.
 
 # %%
 def curvature(client, sparsity, iterations=20):
@@ -293,17 +291,16 @@ _ = ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 # %% [markdown]
 # *Beyond $2/L_i$ a client diverges by itself. Medians over the seeds; bands span all seeds.*
 #
-# The clients differ by orders of magnitude. A client with a large mean $\mu_i$ has nearly equal columns, and is steep
-# along the direction $(1, \dots, 1)$: about $2\tau\mu_i^2$ along sparse directions, $n\mu_i^2$ along all. That is what
-# heterogeneity does to a common learning rate.
+# The clients differ by orders of magnitude. A client with a large mean $\mu_i$ has nearly equal columns, and a large
+# curvature along the direction $(1, \dots, 1)$: about $2\tau\mu_i^2$ along sparse directions, $n\mu_i^2$ along all.
 #
-# Look at the squares (sparse directions). With the averaged loss, the rates of Figure 8 are below the limit of nearly
-# every client. The summed loss multiplies them by $b$, and they reach across the limits of most clients.
+# The squares are sparse directions. With the averaged loss, the rates of Figure 8 are below the limit of nearly every
+# client. The summed loss multiplies them by $b$, and they pass the limits of most clients.
 #
-# One steep client need not ruin the federation, because the average dilutes it. Past its limit, client $i$ multiplies
-# the error by about $\eta L_i / 2$ in each of its $K$ steps. (Half, because the iterate fills only $\tau$ of the
-# $2\tau$ coordinates, before the step and after it.) The average grows when $\frac1N \sum_i (\eta L_i/2)^K > 1$. So the
-# common limit is about
+# One client beyond its limit need not ruin the federation, because the average dilutes it. Past its limit, client $i$
+# multiplies the error by about $\eta L_i / 2$ in each of its $K$ steps. (Half, because the iterate fills only $\tau$
+# of the $2\tau$ coordinates, before the step and after it.) The average grows when $\frac1N \sum_i (\eta L_i/2)^K >
+# 1$. So the common limit is about
 #
 # $$\eta_{\max}(K) = \frac{2}{M_K}, \qquad M_K = \Big(\frac1N \sum_i L_i^K\Big)^{1/K}.$$
 #
@@ -318,11 +315,11 @@ def common_limit(L, K):
 # %% [markdown]
 # ## The smaller rates: stuck or slow?
 #
-# A curve that looks flat after some rounds may be stuck, or may only need more time. So two rates get many more
-# rounds, on the averaged loss:
+# A curve that looks flat after some rounds may be stuck or only slow. So two rates get many more rounds, on the
+# averaged loss:
 # - $2 \cdot 10^{-3}$, the largest of the rates that the paper calls too small;
-# - $2 \cdot 10^{-2}$. It is 40 times $5 \cdot 10^{-4}$, and so it stands for the paper's rate $5 \cdot 10^{-4}$ with
-#   the summed loss and $b = 40$.
+# - $2 \cdot 10^{-2}$, which is 40 times $5 \cdot 10^{-4}$: the paper's rate $5 \cdot 10^{-4}$ with the summed loss and
+#   $b = 40$.
 #
 # **Guess first.** Which of the two comes to rest, and how many of the ten positions of $x^\#$ does it have then?
 
@@ -352,8 +349,8 @@ _ = axes[0, 0].set(ylabel="relative error")
 # *FedIterHT with these two rates, one curve for each seed: most come to rest far from zero. Beside each stands how many
 # positions of $x^\#$ are in its last model.*
 #
-# How much did the error change from half of the rounds to three quarters, and from there to the end? A run counts as
-# **at rest** if the last change is below 1 %, or less than half of the one before: what can still come is then small.
+# We compare the change of the error from half of the rounds to three quarters with that from there to the end. A run
+# counts as **at rest** if the last change is below 1 %, or less than half of the one before.
 
 # %%
 def at_rest(run):
@@ -364,20 +361,20 @@ def at_rest(run):
 
 # %% [markdown]
 # With the larger rate two of the three curves are at rest, both at a wrong support. That is what the paper describes.
-# The third still moves. With the smaller rate one curve is still on its way: it is slow. The other two are at rest,
-# with an error of at least 1 and no position found. The curve at 1.0 may only be slow: the larger rate does move that
-# seed. A plot of the first thirty rounds cannot tell the one from the other.
+# The third still moves. With the smaller rate one curve is only slow. The other two are at rest, with an error of at
+# least 1 and no position found. The curve at 1.0 may be slow, too: the larger rate does move that seed. A plot of the
+# first thirty rounds cannot tell stuck from slow.
 #
-# A relative error above 1 is worse than that of the zero model, and yet the squared loss of Figure 8 has fallen. A
-# client with a large mean $\mu_i$ sees mostly $\mu_i$ times the sum of the entries of $x^\#$, and any $\tau$ positions
-# can match a sum. Where that sum is far from zero (the curve above 1), FedIterHT matches it first, at the wrong
+# A relative error above 1 is worse than that of the zero model, although the squared loss of Figure 8 has fallen. A
+# client with a large mean $\mu_i$ sees mostly $\mu_i$ times the sum of the entries of $x^\#$, which any $\tau$
+# positions can match. If that sum is far from zero (the curve above 1), FedIterHT matches it first, at the wrong
 # positions.
 #
 # ## Figure 9: FedGradMP on the same data
 #
-# FedGradMP solves a small least-squares problem where FedIterHT takes a step. So there is no learning rate. $K$ and $b$
-# are those of Figure 8. The first seeds are the same data as above, in double precision because FedGradMP
-# goes down to rounding, and more seeds follow.
+# FedGradMP solves a small least-squares problem where FedIterHT takes a step, so it has no learning rate. $K$ and $b$
+# are those of Figure 8. The first seeds have the data from above, in double precision because FedGradMP reaches
+# rounding, and more seeds follow.
 
 # %%
 def fedgradmp(seed):
@@ -402,10 +399,9 @@ name_lines(ax)
 #
 # ## A map: learning rate and local iterations
 #
-# One more number can be chosen for FedIterHT: $K$. The map shows the median relative error after the rounds of
-# Figure 8, for every pair. It is drawn for the averaged loss; the axis at the top reads the same map for the summed
-# loss. **It is a map and not a tuning:** it uses the seeds shown above and judges by the true solution, which nobody
-# has in practice.
+# For FedIterHT $K$ can be chosen, too. The map shows the median relative error after the rounds of Figure 8, for every
+# pair. It is drawn for the averaged loss; the axis at the top reads the same map for the summed loss. **It is a map
+# and not a tuning:** it uses the seeds shown above and judges by the true solution, which nobody has in practice.
 
 # %%
 map_rates, map_Ks = sorted(set(map_learning_rates)), sorted(set(map_local_iterations))
@@ -464,14 +460,14 @@ fig.colorbar(picture, label="relative error", extend="both")
 _ = fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=2)
 
 # %% [markdown]
-# No cell of the map is a working one: the best error is still near that of the zero model, and the two best cells stand
-# next to grey ones. So it is not a narrow range in which FedIterHT works that one sees here, but none after these
-# rounds. What is narrow is the room between rates that hardly move and rates that diverge, and where it lies depends on
-# $K$. The border that the text gives, between $2 \cdot 10^{-3}$ and $4 \cdot 10^{-3}$, is where the summed loss with $K
-# = 2$ puts it, one run excepted. With the averaged loss, $4 \cdot 10^{-3}$ and $10^{-2}$ are stable at every $K$.
+# The best error is still near that of the zero model, and the two best cells are next to grey ones. So FedIterHT does
+# not work in a narrow range of rates: after these rounds it works in none. What is narrow is the gap between rates
+# that hardly move it and rates that make it diverge, and its place depends on $K$. The border that the text gives,
+# between $2 \cdot 10^{-3}$ and $4 \cdot 10^{-3}$, is where the summed loss with $K = 2$ puts it, one run excepted.
+# With the averaged loss, $4 \cdot 10^{-3}$ and $10^{-2}$ are stable at every $K$.
 #
-# Three grey cells lie to the left of the line. The line is a median, and the seeds that diverge there have a lower
-# limit of their own. So compare every run with the limit of its own data:
+# Three grey cells lie to the left of the line. The line is a median, and the seeds that diverge there have lower
+# limits. So we compare every run with the limit of its own data:
 
 # %%
 beyond = np.array(map_rates)[:, None] > limits[:, None, :]  # [K, rate, seed]
@@ -480,7 +476,7 @@ print(f"above it: {(~lost[beyond]).sum()} of {beyond.sum()} runs did not diverge
 print(f"the best cell of the map has a median error of {score.min():.2g}")
 
 # %% [markdown]
-# The estimate was made while looking at this map. Its test is the same map on new seeds.
+# The estimate was made while looking at this map, so we test it on new seeds.
 
 # %%
 fresh = [federation(1000 + seed) for seed in range(n_costly_seeds)]
@@ -498,15 +494,15 @@ print(f"on new seeds, below the limit: {fresh_lost[~beyond].sum()} of {(~beyond)
 print(f"on new seeds, above it: {(~fresh_lost[beyond]).sum()} of {beyond.sum()} runs did not diverge")
 
 # %% [markdown]
-# On the new seeds, too, no run below its limit diverges. But not every run above it does, within these rounds: the
-# estimate errs on the safe side; it is not the border.
+# Again no run below its limit diverges. But not every run above it does, within these rounds: the estimate errs on the
+# safe side.
 #
 # ## The other methods
 #
 # The paper reports the same behaviour for its other baselines. Here they run with the rates of Figure 8 and the loss
 # **as printed**. The steps of FedAvg, FedMid and FedDualAvg are not sparse. They meet the curvature along all
 # directions, which is much larger, so their limit should be lower. The same is true for FedHT, a relative of FedIterHT
-# that thresholds at the server only. It is not in the paper's experiments, and added here for a reason.
+# that thresholds at the server only. It is not in the paper's experiments; the figure shows why it is added here.
 
 # %%
 costly, names = feds[:n_costly_seeds], dict.fromkeys(other_methods)
@@ -527,15 +523,14 @@ ax.set_yticks(range(len(words)), ["the paper's text (lines 1367, 1369)", *rows])
 _ = ax.set(xlabel="learning rate", title=f"runs that diverge within {rounds} rounds")
 
 # %% [markdown]
-# The dense methods diverge at the paper's higher rates with the loss as printed, and at lower ones as well. Their
-# limit is indeed lower.
+# The dense methods diverge at the paper's higher rates with the loss as printed, and at lower ones as well.
 #
-# The first row is what the paper's text says; we have not seen its plot. Look at the rows that resemble it. FedIterHT
-# with the summed loss and $K = 3$ does, up to one step of the grid. **FedHT with the averaged loss does so, too,** but
-# for one run: the loss as printed, and no thresholding at the clients. These are two readings of the text. More local
-# iterations on the loss as printed are no third one: with $K = 10$ a single run of five diverges, and at the largest
-# rate only. Nothing in the paper decides between the two, and we call neither probable. What can be said is that
-# FedIterHT with the loss as printed and $K = 3$ does not diverge here.
+# The first row is what the paper's text says; we have not seen its plot. FedIterHT with the summed loss and $K = 3$
+# resembles it, up to one step of the grid. **FedHT with the averaged loss does so, too,** except for one run: it has
+# the loss as printed, and no thresholding at the clients. These are two readings of the text. More local iterations on
+# the loss as printed are not a third one: with $K = 10$ one run of five diverges, and at the largest rate only.
+# Nothing in the paper decides between the two, and we call neither probable. FedIterHT with the loss as printed and $K
+# = 3$ does not diverge here.
 
 # %% [markdown]
 # ## What was measured
@@ -588,29 +583,29 @@ if tried := [diverged(history) for trial in high for history in trial.histories]
 # ## What differs from the paper, and why
 #
 # - **The normalisation of the loss, and $K$.** The paper prints a mean over the rows, and no $K$ for FedIterHT. With
-#   the mean and $K = 3$, no rate of Figure 8 diverges; with the sum, all from $4 \cdot 10^{-3}$ up do. With $K = 1$ the
-#   sum does not diverge at $4 \cdot 10^{-3}$; with $K = 10$ the mean can at $2 \cdot 10^{-2}$: the figure above has the
-#   counts. FedHT with the mean, that is, FedIterHT without the thresholding at the clients, is the other reading.
-#   `fgmp` keeps the mean everywhere else, and $K = 3$ here, as for FedGradMP.
+#   the mean and $K = 3$, no rate of Figure 8 diverges; with the sum, all from $4 \cdot 10^{-3}$ up do. With $K = 1$
+#   the sum does not diverge at $4 \cdot 10^{-3}$; with $K = 10$ the mean can at $2 \cdot 10^{-2}$: the figure above
+#   has the counts. FedHT with the mean is the other reading. `fgmp` keeps the mean everywhere else, and $K = 3$ here,
+#   as for FedGradMP.
 # - **The rounds of FedIterHT** are not printed either.
-# - **Stuck or slow.** The paper says that the smaller rates converge to a poor solution. With $2 \cdot 10^{-2}$
-#   ($5 \cdot 10^{-4}$ on the summed loss) two of three seeds do, and the third still moves. With $2 \cdot 10^{-3}$ two
-#   of three are at rest near the zero model or worse, and one is only slow; where it would end, the runs here do not
-#   show.
+# - **Stuck or slow.** The paper says that the smaller rates converge to a poor solution. With $2 \cdot 10^{-2}$ ($5
+#   \cdot 10^{-4}$ on the summed loss) two of three seeds do, and the third still moves. With $2 \cdot 10^{-3}$ two of
+#   three are at rest near the zero model or worse, and one is only slow; these runs do not show where it would end.
 # - **Several seeds.** The paper does not say how many runs its curves stand for. The seeds differ much: in the long
-#   runs FedIterHT finds seven of ten positions on one seed and none on another. And the border of divergence moves by a
-#   step of the grid.
-# - **What FedGradMP pays.** It has no learning rate, but a least-squares solve in each local iteration instead, and
-#   like FedIterHT it must be told $\tau$. [03_comparison_linear](03_comparison_linear.ipynb) counts rounds, seconds and
-#   bytes, with rates tuned on seeds of their own.
+#   runs FedIterHT finds seven of ten positions on one seed and none on another, and the border of divergence moves by
+#   a step of the grid.
+# - **What FedGradMP pays.** It needs a least-squares solve in each local iteration, and like FedIterHT it must be told
+#   $\tau$. [03_comparison_linear](03_comparison_linear.ipynb) counts rounds, seconds and bytes, with rates tuned on
+#   seeds of their own.
 #
 # ## The answer
 #
 # After thirty rounds no learning rate of the map makes FedIterHT good: the best cell has an error of 0.81, and smaller
-# rates are slower still. Given twenty times as many rounds, the best of three seeds comes to 0.246. The upper end is
-# set by the clients of large curvature and by how the loss is scaled: with a mean over the rows, as printed, the large
-# rates are safe, and with a sum they all diverge. The estimate from the curvatures errs on the safe side: on new seeds
-# 0 of 59 runs below it diverged. FedGradMP, with nothing to tune, is exact after four rounds on every seed.
+# rates are slower still. Given twenty times as many rounds, the best of three seeds comes to 0.246. The clients of
+# large curvature and the scale of the loss set the upper limit: with a mean over the rows, as printed, the large rates
+# are safe with three local iterations, and with a sum they all diverge. The estimate from the curvatures errs on the
+# safe side: on new seeds 0 of 59 runs below it diverged. FedGradMP, with no rate to tune, is exact after four rounds
+# on every seed.
 #
 # ## Predict, then change
 #
@@ -623,7 +618,7 @@ if tried := [diverged(history) for trial in high for history in trial.histories]
 #
 #    It moves up, out of reach: with the summed loss nothing diverges at K = 3, and of the dense rivals none at the
 #    paper's rates. All 70 runs of the map are below their limit, none diverges, and the best cell has an error of
-#    0.00022. So FedIterHT works where no client is steep. It is heterogeneity that closes the room between slow and
+#    0.00022. So FedIterHT works if no client has a large curvature. Heterogeneity closes the gap between slow and
 #    divergent.
 #
 #    ```text
@@ -635,14 +630,14 @@ if tried := [diverged(history) for trial in high for history in trial.histories]
 #
 #    </details>
 #
-# 2. **`batch_size: 10`.** A quarter of the rows in each minibatch. Which of the two losses notices it in Figure 8, and
-#    does FedGradMP still need four rounds?
+# 2. **`batch_size: 10`.** Each minibatch has a quarter of the rows. With which of the two losses does Figure 8 change,
+#    and does FedGradMP still need four rounds?
 #
 #    <details><summary>What comes out</summary>
 #
-#    The summed loss: its gradient is now 10 times that of the mean and not 40 times, so at K = 3 the rate 0.004 becomes
-#    stable, and two of the three rates diverge in place of three. With the mean nothing diverges, as before. FedGradMP
-#    chooses its columns from ten rows, and after four rounds not every seed is exact: the worst of 20 is at 0.0027.
+#    With the sum: its gradient is now 10 times that of the mean and not 40 times, so at K = 3 the rate 0.004 becomes
+#    stable, and two of the three rates diverge. With the mean nothing diverges, as before. FedGradMP chooses its
+#    columns from ten rows, and after four rounds not every seed is exact: the worst of 20 is at 0.0027.
 #
 #    ```text
 #    [does not hold] fig8-diverges-summed: K = 1: 0, K = 3: 2, K = 10: 3 of 3 rates; 5 seeds
@@ -651,8 +646,8 @@ if tried := [diverged(history) for trial in high for history in trial.histories]
 #
 #    </details>
 #
-# 3. **`noise_variance: 0.01`.** The observations have noise. What is the error of FedGradMP after four rounds, and is
-#    it still below the best cell of the map?
+# 3. **`noise_variance: 0.01`.** With noise, what is the error of FedGradMP after four rounds, and is it still below
+#    the best cell of the map?
 #
 #    <details><summary>What comes out</summary>
 #
@@ -675,5 +670,4 @@ if tried := [diverged(history) for trial in high for history in trial.histories]
 #   14, 899-925, 2013 (the power iteration of this notebook).
 # - H. Yuan, M. Zaheer, S. Reddi, *Federated composite optimization*, ICML 2021 (FedMid and FedDualAvg).
 #
-# Next: [12_two_dials](12_two_dials.ipynb), because with no rate to choose, the number of local iterations
-# is the first dial that FedGradMP does have.
+# Next: [12_two_dials](12_two_dials.ipynb), because FedGradMP has no rate, but a number of local iterations to choose.
