@@ -16,16 +16,15 @@
 #
 # ![Last error against local iterations and against cohort size: it falls with both](pictures/12_two_dials.png)
 #
-# Both dials lower the last error of a noisy run, and mainly for one reason: the server's model is an average, and an
-# average removes what differs between the clients' errors. A larger cohort averages more of them. More local iterations
-# make the errors less alike. One formula, derived and checked below, says how much each of the two is worth. Rounds are
-# saved as well, but few, and for larger cohorts in dimension 1000 only. The paper says that the last error grows
-# slightly with the cohort; over twenty seeds it falls.
+# Both dials lower the last error of a noisy run, mainly because the server's model is an average, and averaging
+# cancels what differs between the clients' errors. A larger cohort averages more of them; more local iterations make
+# them less alike. One formula, derived and checked below, says how much each is worth. Few rounds are saved. The paper
+# says that the last error grows slightly with the cohort; over twenty seeds it falls.
 #
 # **What you will see**
 # - the error curves of Figures 10 and 11 of the paper, over many seeds;
 # - rounds and last error against each dial, with confidence intervals;
-# - the errors of single clients in one round, and how much alike they are.
+# - how much alike the errors of single clients are in one round.
 #
 # **Where it is in the paper.** Theorem 1 and the remark on its key factors (Section III), client sampling (Section
 # IV-B), Sections V-D and V-E, Figures 10 and 11. If the algorithm is new to you, read
@@ -85,18 +84,18 @@ seeds = range(1000, 1000 + n_seeds)
 #
 # $$\kappa = 4\mu^K, \qquad \text{residual} = \frac{4\nu}{1-\mu}\cdot\frac{1-\mu^K}{1-4\mu^K}.$$
 #
-# With $\mu < 1$ both get smaller as $K$ grows: the rate without end, the residual at first. In the theorem on client
-# sampling the rate is that of the *worst* cohort, and it falls with $L$ or stays. (The data of this notebook are far
-# from the conditions of either, as [01_linear_convergence](01_linear_convergence.ipynb) measures, so neither is a
-# prediction here.)
+# With $\mu < 1$ both get smaller as $K$ grows: the rate always, the residual at first. In the theorem on client
+# sampling the rate is that of the *worst* cohort, and never grows with $L$. (The data of this notebook are far from
+# the conditions of both, as [01_linear_convergence](01_linear_convergence.ipynb) measures, so neither is a prediction
+# here.)
 #
-# Both theorems bound the error of an average by the average of the errors. So they cannot see that errors cancel. If
+# Both theorems bound the error of an average by the average of the errors, so they do not count that errors cancel. If
 # the errors of $L$ clients were independent, with mean zero, their mean would be $\sqrt L$ times shorter than one of
-# them. What is common to all clients stays, whatever $L$ is.
+# them. What all errors have in common stays, whatever $L$ is.
 #
 # ## One small call
 #
-# Noiseless runs with each dial turned down and up, the error of each round from round 0:
+# These are noiseless runs with each dial turned down and up, and the error of each round from round 0:
 
 # %%
 def federation(n, seed):
@@ -122,9 +121,9 @@ for K, L in ((Ks[0], Ls[0]), (Ks[-1], Ls[0]), (Ks[0], Ls[-1])):
 # %% [markdown]
 # ## The experiments of Figures 10 and 11
 #
-# For one seed and one dimension all runs share the signal, the matrices and the noise, so that values of $K$ and of $L$
-# are compared on the same data (a *paired* comparison). A floor belongs to the noisy runs: the average of the cohort's
-# least squares on the true support. FedGradMP would give that if every client were told the support.
+# For one seed and one dimension all runs share the signal, the matrices and the noise, so that values of $K$ and of
+# $L$ are compared on the same data (a *paired* comparison). The noisy runs have a floor: the average of the cohort's
+# least squares on the true support, which FedGradMP would give if every client knew the support.
 
 # %%
 def floors(fed, seed):
@@ -138,8 +137,8 @@ def floors(fed, seed):
 
 
 # %% [markdown]
-# In the noisy runs with all clients we also look into one more round, after the last one. How long is the error of a
-# single client, how much alike are the errors of two clients, and how many clients return a wrong support?
+# In the noisy runs with all clients we also look into one more round, after the last one: at the length of a client's
+# error, at how much alike the errors of two clients are, and at how many clients return a wrong support.
 
 # %% tags=["hide-input"]
 def with_one_more_round(fed, seed, K):
@@ -180,8 +179,8 @@ inside = np.array([found for _, found in by_K])  # [seed, K, of three]
 floor = np.array([[known for _, known in found] for found in by_L.values()])  # [n, seed, L]
 
 # %% [markdown]
-# Five curves that nearly coincide are told apart in two ways: their points stand side by side within a round, and a
-# third panel has each noisy run over the run with the smallest value of the dial, on the same data.
+# The five curves nearly coincide. To tell them apart, their points stand side by side within a round, and a third
+# panel divides each noisy run by the run with the smallest value of the dial on the same data.
 
 # %% tags=["hide-input"]
 BESIDE = np.linspace(-0.24, 0.24, max(len(Ks), len(Ls)))  # of a round, so that no curve hides another
@@ -214,8 +213,8 @@ alt(fig, "Relative error against the round for five numbers of local iterations.
     "rounding within four rounds, sooner for larger K; with noise all end level, lower for larger K.")
 
 # %% [markdown]
-# *Figure 10 of the paper: more local iterations, a steeper fall (left, rounds 1 and 2), and with noise a slightly
-# smaller error in the end (right). Medians over the seeds; a run that is exact is continued level.*
+# *Figure 10 of the paper: with more local iterations the error falls faster (left, rounds 1 and 2), and with noise it
+# ends slightly lower (right). Medians over the seeds; exact runs are continued level.*
 
 # %% tags=["figure-11", "hide-input"]
 TITLES[2] = f"with noise: ratio to L = {Ls[0]}"
@@ -237,9 +236,9 @@ alt(fig, "The same for five cohort sizes, in dimension 50 above and 1000 below. 
 #
 # ## Fewer rounds?
 #
-# Count the rounds until the error is reached. With noise the target is twice the largest last error among the dial's
-# values on that seed. A run that never gets there counts one round more than $T$. In the small dimension a run takes
-# two or three rounds, so there it is run with one local iteration, too.
+# We count the rounds until a target error. With noise it is twice the largest last error among the dial's values on
+# that seed. A run that never reaches it counts one round more than $T$. In the small dimension a run takes two or
+# three rounds, so there it is run with one local iteration, too.
 
 # %%
 def rounds_until(hit):
@@ -292,12 +291,12 @@ alt(fig, "Rounds needed, with bars. Left: against K, falling slowly from about t
 
 
 # %% [markdown]
-# *Larger values of both dials save rounds, but few. Means over the seeds; bars are 95 % intervals.* From three local
-# iterations to fifteen a client does five times the work in a round, and saves half a round at most.
+# *Larger values of both dials save few rounds. Means over the seeds; bars are 95 % intervals.* With fifteen local
+# iterations instead of three, a client does five times the work in a round, and half a round at most is saved.
 
 # %% [markdown]
-# Why is nothing gained at $n = 50$ without noise? There the last round is the one in which the mean becomes exact, and
-# it does so only if *every* member of the cohort has found the whole support.
+# Why is nothing gained at $n = 50$ without noise? There a run ends when the mean becomes exact, which happens only if
+# *every* member of the cohort has found the whole support.
 #
 # **Guess first.** On how many of twenty seeds has every member the support after two rounds, with ten members and with
 # thirty?
@@ -316,7 +315,7 @@ print(f"n = {ns[0]}, after two rounds each member has the support: on {small} of
 print(f"on {large} with L = {Ls[-1]}")
 
 # %% [markdown]
-# More members are more chances of one that has not found it.
+# With more members it is more likely that one has not found it.
 #
 # ## A smaller error in the end?
 #
@@ -342,12 +341,11 @@ alt(fig, "Last relative error, with bars. Left: it falls as K grows, towards a d
 # *The last error falls with both dials. Means over the seeds; bars are 95 % intervals. Dotted: the average of the
 # clients' least squares, with the support known and the same cohorts.*
 #
-# With $L$ the error falls nearly like $1/\sqrt L$ at $n = 50$, and more slowly at $n = 1000$.
-# The dotted line falls like $1/\sqrt L$ in both, so what the clients' errors have in common there does not come from
-# the noise alone.
+# With $L$ the error falls nearly like $1/\sqrt L$ at $n = 50$, and more slowly at $n = 1000$. The dotted line falls
+# like $1/\sqrt L$ in both, so what the clients' errors have in common does not come from the noise alone.
 #
-# The paper may have looked at one run, at its last round. In how many single rounds is the error of the largest cohort
-# above that of the smallest, on the same data?
+# The paper may show the last round of one run. In how many single rounds is the error of the largest cohort above that
+# of the smallest, on the same data?
 
 # %%
 for n in ns:
@@ -357,13 +355,12 @@ for n in ns:
 # %% [markdown]
 # ## Why local iterations lower it
 #
-# Back to the round after the last one. The mean of the cosines between the errors of all pairs of clients says how much
-# alike these are: 1 if all make the same error, 0 if the errors have nothing in common, and then the average is shorter
-# than one of them by $\sqrt N$.
+# In the round after the last one, the mean cosine between the errors of two clients says how much alike these are: 1
+# if all make the same error, 0 if the errors have nothing in common, and then the average is $\sqrt N$ times shorter
+# than one of them.
 #
-# The seeds are of two kinds. In some, $x^\#$ has an entry so small that clients lose it in the noise, and many lose the
-# same one. No average can mend that. So the seeds are split: nearly every client finds the whole support in that round
-# (at most 5 % do not), or not.
+# On some seeds $x^\#$ has an entry so small that many clients lose it in the noise, which no average can mend. So the
+# seeds are split by whether nearly every client (all but 5 % at most) finds the whole support in that round.
 
 # %%
 length, cosine, wrong = np.moveaxis(inside, -1, 0)  # each [seed, K]
@@ -385,31 +382,30 @@ alt(fig, "Three panels against K, for seeds on which clients find the support an
 
 
 # %% [markdown]
-# *With larger K the error of one client stays, and the errors of two clients become less alike. Medians over the seeds,
-# with bands between the quartiles.*
+# *With larger K the error of one client stays the same, and the errors of two clients become less alike. Medians over
+# the seeds, with bands between the quartiles.*
 #
-# A single client does not get better with $K$: its least squares is limited by its own rows and its own noise. What
-# falls is the error of the *average*, because the errors of two clients become less alike, on most seeds. All clients
-# start a round from the same model, and so their first choices of columns are alike; more local iterations take them
-# further from that start. The paper's remark that $K$ drives the clients apart is right, then, and here it helps. Where
-# many clients miss the same entry, a larger $K$ does not help, and on some seeds it hurts.
+# A client's least squares is limited by its own rows and noise, whatever $K$ is. All clients start a round from the
+# same model, so their first choices of columns are alike; more local iterations take them further from that start, and
+# the error of the *average* falls, on most seeds. So the paper's remark that $K$ drives the clients apart is right,
+# and here it helps. Where many clients miss the same entry, a larger $K$ does not help, and on some seeds it harms.
 #
-# (We met this split on other seeds, 0 to 39, while preparing the notebook. Here it is tested on new ones.)
+# (We found this split on other seeds, 0 to 39, and test it here on new ones.)
 #
 # ## One formula for both dials
 #
 # Let $e_1, \dots, e_L$ be the errors of the clients of a cohort, each of squared length $v$, and let $c$ be the mean
-# cosine of two of them. Multiply out the squared length of their mean: there are $L$ products of an error with itself,
-# each $v$, and $L(L-1)$ products of two different ones, each $cv$ in the mean. So
+# cosine of two of them. The squared length of their mean has $L$ products of an error with itself, each $v$, and
+# $L(L-1)$ products of two different ones, each $cv$ on average. So
 #
 # $$\Big\|\frac1L\sum_i e_i\Big\|^2 = \frac1{L^2}\Big(\sum_i \|e_i\|^2 + \sum_{i \ne j}\langle e_i, e_j\rangle\Big)
 # = \frac{Lv + L(L-1)\,cv}{L^2} = v\,\frac{1 + (L-1)\,c}{L}.$$
 #
-# Nothing is assumed but the equal lengths. (If lengths differ, the same holds with their mean square for $v$ and the
-# cosines weighted by the lengths.) With $c = 0$ the mean is $\sqrt L$ times shorter than one error; with many clients
-# it is $\sqrt c$ times one of them, which no further client removes. So a cohort lowers the error through $L$, and
-# local iterations lower it through $c$, while $v$ stays. The formula takes $v$ and $c$ from one round more; the last
-# errors were measured in the rounds before, after the server's pruning, and for the cohorts in runs of their own:
+# Only equal lengths are assumed. (If lengths differ, the same holds with their mean square for $v$ and the cosines
+# weighted by the lengths.) With $c = 0$ the mean is $\sqrt L$ times shorter than one error; with many clients it is
+# $\sqrt c$ times one of them, and more clients do not shorten it. So a cohort lowers the error through $L$, and local
+# iterations lower it through $c$, while $v$ stays. The formula takes $v$ and $c$ from the additional round; the last
+# errors were measured in the rounds before, after the server's pruning, and for the cohorts in separate runs:
 
 # %%
 def of_a_mean(size, cosine):
@@ -429,15 +425,14 @@ for words, (by_formula, last) in dials.items() if finds.any() else ():
 
 
 # %% [markdown]
-# So one formula says what each dial is worth: in the medians to within a few hundredths, while single seeds scatter by
-# a third and more.
+# In the medians the formula is right to within a few hundredths, while single seeds scatter by a third and more.
 
 # %% [markdown]
 # ## What was measured
 #
-# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them). A trend is the slope of a
-# straight line through the values of one seed against the logarithm of the dial: what one doubling changes. It has a
-# 95 % interval by the bootstrap over the seeds. "Undecided" is where zero lies within.
+# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them). A trend is the slope of
+# a straight line through the values of one seed against the logarithm of the dial: what one doubling changes. It has a
+# 95 % interval by the bootstrap over the seeds. "Undecided" means that the interval contains zero.
 
 # %% tags=["hide-input"]
 def in_words(trend, unit):
@@ -539,33 +534,32 @@ claim("fig10-residual-formula",
 # ## What differs from the paper, and why
 #
 # - **Sizes.** $\tau$, the decay of the variances and the rows of a client are not stated in Sections V-D and V-E, nor
-#   is $K$ in V-E. They are those of the first experiment (Section V-A), and $K = 3$ is that of Section V-C. Section V-E
-#   says $n = 50$, the other synthetic experiments 1000: both are run.
+#   is $K$ in V-E. We take those of the first experiment (Section V-A), and $K = 3$ of Section V-C. Section V-E says $n
+#   = 50$, the other synthetic experiments 1000: both are run.
 # - **The noise of Figure 11** is that of Section V-D. The text has the noisy runs in the right panel, the caption the
-#   noiseless ones. We have read the text and not looked at the plot; both are measured here.
+#   noiseless ones. We have not seen the plot; both are measured here.
 # - **Averaging.** Algorithm 2 as printed sums $p_i x_i$ over all $N$ clients, the theorem uses $1/L$ over the cohort.
 #   Here the weights are scaled to sum to one over the cohort.
 # - **Many seeds.** The paper does not say how many runs its curves show, and it reports exceptions.
 #
 # ## The answer
 #
-# Both dials lower the last error, because the model is an average: five times as many local iterations leave 0.732 of
-# it, and three times as large a cohort 0.593, which is smaller on every seed. More local iterations make the errors of
-# the clients less alike, and a larger cohort averages more of them. So, contrary to the paper, the last error falls as
-# the cohort grows. Rounds are saved as well, but few: 0.176 for each doubling of $K$, while the work of a client grows
-# with $K$; and for each doubling of $L$ 0.372 in the larger dimension, while in the smaller, which the paper prints,
-# the noiseless runs do not decide.
+# Both dials lower the last error: five times as many local iterations leave 0.732 of it, and three times as large a
+# cohort leaves 0.593 in the smaller dimension, and lowers it on every seed. So, contrary to the paper, the last error
+# falls as the cohort grows. Few rounds are saved: without noise 0.176 for each doubling of $K$, while the work of a
+# client grows with $K$, and 0.372 for each doubling of $L$ in the larger dimension; in the smaller, which the paper
+# prints, it is undecided.
 #
 # ## Predict, then change
 #
-# 1. **`local_iterations: [1, 3]`.** Fewer than in the figure. Is the step from one to three worth more rounds than all
-#    those from three to fifteen? (Figure 11 then has one local iteration.)
+# 1. **`local_iterations: [1, 3]`.** Is the step from one to three worth more rounds than those from three to fifteen?
+#    (Figure 11 then has one local iteration.)
 #
 #    <details><summary>What comes out</summary>
 #
-#    Yes: from one to three, a doubling saves 1.8 rounds without noise (1.5 to 2.1) in place of 0.18. With noise the
-#    last error at K = 3 is 0.20 of that at K = 1 (0.12 to 0.31), smaller on all 20 seeds. So one local iteration is too
-#    few, and three is most of what there is to gain.
+#    Yes: from one to three, a doubling saves 1.8 rounds without noise (1.5 to 2.1), and from three on 0.18. With noise
+#    the last error at K = 3 is 0.20 of that at K = 1 (0.12 to 0.31), smaller on all 20 seeds. So one local iteration
+#    is too few, and three gain most of what can be gained.
 #
 #    ```text
 #    [reproduced] fig10-faster-noiseless: ... rounds: yes, -1.8 per doubling (-2.05 to -1.51); 20 seeds
@@ -574,13 +568,13 @@ claim("fig10-residual-formula",
 #
 #    </details>
 #
-# 2. **`cohort_size: [10, 50]`.** Fifty are all clients. Does the last error go on falling to the full federation, and
-#    is it near $1/\sqrt{5} = 0.45$ of that of ten?
+# 2. **`cohort_size: [10, 50]`.** Fifty are all clients. Does the last error still fall, and is it near $1/\sqrt{5} =
+#    0.45$ of that of ten?
 #
 #    <details><summary>What comes out</summary>
 #
 #    In dimension 50 it is 0.47 times as large (0.42 to 0.52), so 0.45 is possible, and it is smaller on all 20 seeds.
-#    One doubling still brings 28 % less, as between 10 and 30.
+#    One doubling still lowers it by 28 %, as between 10 and 30.
 #
 #    ```text
 #    [not reproduced] fig11-residual-n50: no: -27.9 % per doubling of L ... L = 50 against L = 10 0.468 times ...
@@ -593,9 +587,9 @@ claim("fig10-residual-formula",
 #
 #    <details><summary>What comes out</summary>
 #
-#    They do, but less: the ratio of K = 15 to K = 3 is 0.89 (0.85 to 0.94) in place of 0.73, and in dimension 50 that
-#    of L = 30 to L = 10 is 0.71 (0.66 to 0.76) in place of 0.59. The random choice of rows makes the errors of the
-#    clients differ, and an average removes what differs.
+#    Yes, but less: the ratio of K = 15 to K = 3 is 0.89 (0.85 to 0.94) instead of 0.73, and in dimension 50 that of L
+#    = 30 to L = 10 is 0.71 (0.66 to 0.76) instead of 0.59. The random choice of rows makes the errors of the clients
+#    differ, and an average removes what differs.
 #
 #    ```text
 #    [reproduced] fig10-residual: ... ratio: yes, 0.891 (0.847 to 0.943); smaller on 18 of 20 seeds
@@ -611,5 +605,5 @@ claim("fig10-residual-formula",
 #   2021.
 # - B. Efron, R. Tibshirani, *An Introduction to the Bootstrap*, Chapman and Hall, 1993.
 #
-# Next: [13_clients_that_disagree_fail_or_lie](13_clients_that_disagree_fail_or_lie.ipynb), because a server does not
-# choose who is missing from a round, and because so far all clients had the same truth and told it.
+# Next: [13_clients_that_disagree_fail_or_lie](13_clients_that_disagree_fail_or_lie.ipynb), because clients may also
+# drop out of a round unasked, have truths of their own, or lie.

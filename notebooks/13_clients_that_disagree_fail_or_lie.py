@@ -10,27 +10,27 @@
 # # Clients that disagree, fail or lie: what does a federation lose?
 #
 # **Question.** So far all clients had the same truth, answered, and were honest. What is lost if each has a truth of
-# its own, if some fail, and if some lie? And what does a median in place of the mean repair?
+# its own, if some fail, and if some lie? And how much does a median instead of the mean repair?
 #
 # [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
 #
 # ![Error where clients disagree, fail, and lie](pictures/13_clients_that_disagree_fail_or_lie.png)
 #
-# Disagreement beyond a point breaks FedGradMP, garbage does no harm, and lies need a median. Left: each client has one
-# feature of its own beside the shared ones. FedGradMP does not notice, until that feature is
-# larger than a shared one; then clients drop shared features, and the error jumps. Middle: an answer that the server
-# can recognise as garbage costs as much as no answer, and no more. Right: a lie in the right format is averaged; a
-# median withstands it, if clients have rows enough to find the support alone.
+# FedGradMP fails if clients disagree too much, garbage does little harm, and lies need a median. Left: each client has
+# one feature of its own beside the shared ones. FedGradMP is exact until that feature is larger than a shared one;
+# then clients drop shared features, and the error jumps. Middle: an answer that the server can recognise as garbage
+# costs no more than no answer. Right: a lie in the right format is averaged; a median withstands it, if clients have
+# enough rows to find the support alone.
 #
 # **What you will see**
 # - what federated learners mean by heterogeneity, what the theorem's $\zeta_*$ measures, and a second cliff;
-# - five kinds of garbage that leave the same model as silence, to the bit;
+# - five kinds of garbage that leave the same model as no answer, to the bit;
 # - why a median of sparse models is also a vote on the support, and when that vote fails.
 #
 # **Where it is in the paper.** $\zeta_*$ is in Assumption 3 and Theorem 1; no synthetic experiment of the paper has
 # clients that disagree. It assumes that every client answers, and answers truthfully; the faults are ours. The
-# federation with faults is that of Figure 11 in dimension 50, which [12_two_dials](12_two_dials.ipynb) takes with
-# honest clients. What else can go wrong is in [FAULTS.md](../FAULTS.md).
+# federation with faults is that of Figure 11 in dimension 50, as in [12_two_dials](12_two_dials.ipynb). What else can
+# go wrong is in [FAULTS.md](../FAULTS.md).
 
 # %% tags=["parameters"]
 disagreeing = [30, 60, 200, 5]  # N, rows of a client, n and tau where clients disagree
@@ -84,19 +84,19 @@ seeds = range(1000, 1000 + n_seeds)
 # %% [markdown]
 # ## Clients that disagree
 #
-# In every notebook so far clients differ in their *matrices*: means, variances, numbers of rows. There is one $x^\#$
-# for all. Federated learners mean by heterogeneity mostly something else: the clients' own minimisers differ, so that
-# each pulls the common model its way. That is what the theorem's
+# In every notebook so far clients differ in their *matrices*: means, variances, numbers of rows. All have the same
+# $x^\#$. In federated learning heterogeneity mostly means that the clients' own minimisers differ. The theorem
+# measures this by
 #
 # $$\zeta_*^2 = \sum_i p_i\,\|\nabla f_i(x^*)\|^2$$
 #
-# is about. It is zero if $x^*$ minimises every $f_i$, however much the matrices differ. Without noise it is zero in
-# Figure 1 of the paper at every $\alpha$. And it is large for clients with equal matrices that disagree.
+# It is zero if $x^*$ minimises every $f_i$, however much the matrices differ. Without noise it is zero in Figure 1 of
+# the paper at every $\alpha$. It is large for clients with equal matrices that disagree.
 #
-# Two ways to disagree by $\omega$. Either the *values* differ: client $i$ has $x^\#$ plus a random vector of length
-# $\omega$ on the same features. Or each client has a *private feature*: beside those of $x^\#$ another one, of size
-# $\omega$. The shared entries all have the same size, $1/\sqrt\tau$. There is hardly any noise: just enough that the
-# data, and not the last bit of a sum, break the ties between entries of one size.
+# Clients can disagree by $\omega$ in two ways. Either the *values* differ: client $i$ has $x^\#$ plus a random vector
+# of length $\omega$ on the same features. Or each client has a *private feature* of size $\omega$ beside those of
+# $x^\#$. The shared entries all have the same size, $1/\sqrt\tau$. There is just enough noise that the data, and not
+# the last bit of a sum, break the ties between entries of one size.
 
 # %%
 N, m, n, tau = disagreeing
@@ -132,7 +132,7 @@ def federation_that_disagrees(kind, omega, seed):
 # ## One small call
 #
 # A gradient shows what is *missing*. At $x^\#$ nothing of the common truth is missing, but each client misses its own
-# part, and pulls:
+# part:
 
 # %%
 fed = federation_that_disagrees("private", 0.4, seeds[0])
@@ -142,11 +142,10 @@ print(f"{np.linalg.norm(np.mean([client.gradient(fed.truth) for client in fed.cl
 
 
 # %% [markdown]
-# The clients pull in different directions, and the mean of their pulls is short. $\zeta_*$ is the first number, and the
-# theorem can promise no error smaller than a multiple of it. What do runs do? Three models: FedGradMP's; that of
-# `SharedSupportGradMP`, which adds up what the clients see before anybody decides on features (it is explained in
-# [14_add_up_before_deciding](14_add_up_before_deciding.ipynb)); and least squares on all rows and the true shared
-# support, which nobody can know.
+# The gradients point in different directions, so their mean is short. $\zeta_*$ is the first number, and the theorem
+# promises no error smaller than a multiple of it. We compare three models: FedGradMP's; that of `SharedSupportGradMP`,
+# which sums over the clients before it selects features ([14_add_up_before_deciding](14_add_up_before_deciding.ipynb)
+# explains it); and least squares on all rows and the true shared support, which is unknown in practice.
 
 # %%
 def disagreement(kind, omega, seed):
@@ -182,15 +181,14 @@ alt(fig, "Error against the disagreement omega. Left, values that differ: straig
 # *Where values differ FedGradMP is as good as least squares on all rows; where features differ it is exact up to a
 # limit. Medians over the seeds, bands over all of them.*
 #
-# **Values.** The error is that of an average: the mean of $N$ clients that are off by $\omega$ each is off by
-# $\omega/\sqrt N$.
+# **Values.** The mean of $N$ clients that are off by $\omega$ each, independently, is off by $\omega/\sqrt N$.
 #
-# **Private features.** Up to $\omega = 1/\sqrt\tau$ FedGradMP is *exact*, better than least squares on all rows, which
-# has to explain the private features by the shared ones. Every client prunes its own feature away, because $\tau$
-# shared ones are larger. Beyond, its own feature is larger than a shared one, and the client drops a shared one.
+# **Private features.** Up to $\omega = 1/\sqrt\tau$ every client prunes its own feature, because $\tau$ shared ones
+# are larger, and FedGradMP is better than least squares on all rows, which has to explain the private features by the
+# shared ones. Beyond that, a client drops a shared feature.
 #
-# **Guess first.** How many of the clients drop a shared feature where the private one is a tenth smaller than a shared
-# one, and where it is a tenth larger?
+# **Guess first.** How many of the clients drop a shared feature if the private one is a tenth smaller than a shared
+# one, and if it is a tenth larger?
 
 # %%
 for omega in (0.9 * smallest, 1.1 * smallest):
@@ -200,9 +198,9 @@ for omega in (0.9 * smallest, 1.1 * smallest):
     print(f"a private feature of {omega:.2f}: {lacks.sum()} of {N} clients answer without one of the shared features")
 
 # %% [markdown]
-# That is the second cliff, after that of too few rows: no shared support is left that clients would find alone.
-# $\zeta_*$ does not see it, because it grows in proportion to $\omega$ on both sides and in both experiments. Sums do
-# not fall off it: a private feature is divided by $N$ in a sum, and a shared one is not.
+# That is the second cliff, after that of too few rows: no client finds the whole shared support alone. $\zeta_*$ does
+# not show it, because it grows in proportion to $\omega$ on both sides and in both experiments. Sums have no such
+# cliff: a mean divides a private feature by $N$, but not a shared one.
 
 # %%
 for kind in kinds_of_difference:
@@ -211,18 +209,17 @@ for kind in kinds_of_difference:
 
 
 # %% [markdown]
-# What nothing here cures: one model cannot be right for clients that disagree. Each client is still $\omega$ away from
-# it, and where that matters, it needs a model of its own beside the common one.
+# No method here makes one model right for clients that disagree. Each client is still $\omega$ away from it, and if
+# that matters, it needs a model of its own beside the common one.
 #
 # ## Clients that fail
 #
 # The server asked for at most $\tau$ numbers, each with its index. An answer that is missing, not finite, of a wrong
 # shape, or with indices that are repeated, out of range or too many is not of that form, so the server leaves it out,
-# counts it, and scales the weights to the rest. A client that fails in one of these ways makes the cohort smaller, and
-# that is all.
+# counts it, and rescales the weights of the rest. Such a failure only makes the cohort smaller.
 #
-# A fault is wrapped around the federation, and the server is not told. Here a fifth of the clients is away in each
-# round, and the clients 0 and 1 send a word instead of a model:
+# A fault is wrapped around the federation, without the server's knowledge. Here a fifth of the clients is away in each
+# round, and clients 0 and 1 send a word instead of a model:
 
 # %%
 def honest(m, seed):
@@ -242,7 +239,7 @@ print(f"of {rounds * n_clients} answers left out:", dict(result.rejected))
 
 
 # %% [markdown]
-# Now one fault at a time, which strikes each client in each round with the same probability. Six of the seven can be
+# Now each fault occurs alone, at each client in each round with the same probability. Six of the seven can be
 # recognised. The seventh is a lie, told at random.
 
 # %%
@@ -282,16 +279,16 @@ last = {kind: np.sqrt(np.mean(e[:, -(rounds // 2) :] ** 2, axis=1)) for kind, e 
 setting = f"n={n_features}, N={n_clients}, tau={sparsity}, K={local_iterations}, alpha={alpha:g}, all clients"
 
 # %% [markdown]
-# What is left out is missing and nothing worse: the last error is that of a smaller cohort.
+# Where answers are left out, the last error is that of a smaller cohort.
 #
 # ## Clients that lie
 #
-# A lie has the right form. The server holds no data of its own to compare it with, so it averages it like the others.
-# If a share $q$ of the clients sends $-x$ where the others send $x$, the mean is $(1 - 2 q)\, x$: it is wrong by
-# $2 q$ of its length, and since clients start every round from that mean and lie again, it stays wrong.
+# A lie has the right form, and the server holds no data to compare it with, so it averages it with the others. If a
+# share $q$ of the clients sends $-x$ where the others send $x$, the mean is $(1 - 2 q)\, x$: it is wrong by $2 q$ of
+# its length, and since clients start every round from that mean and lie again, it stays wrong.
 #
-# A median of each coordinate does not move far, whatever a minority sends. A *trimmed mean* is between the two: it cuts
-# off the lowest and the highest answers of each coordinate and averages the rest. Five clients by hand, the last of
+# A median of each coordinate does not move far, whatever a minority sends. A *trimmed mean* is between the two: it
+# cuts off the lowest and the highest answers of each coordinate and averages the rest. Take five clients, the last of
 # them a liar, and three coordinates: one that all have, one that three of the five have, and one that two have.
 #
 # **Guess first.** What do mean and median make of each of the three?
@@ -303,9 +300,9 @@ print("mean  ", answers.mean(axis=0).round(2), " median", np.median(answers, axi
 # %% [markdown]
 # In the first coordinate the median repairs the lie. In the other two it votes: what three of five have is kept whole,
 # and what two have is gone. A mean keeps a part of both, and leaves the choice to the server's selection of the $\tau$
-# largest. So the median needs clients of whom most find the same support alone, and how many do depends on their rows.
-# Therefore rows and liars are varied together. A share of the clients, the same in all rounds, sends its model with the
-# wrong sign.
+# largest. So most clients must find the same support alone if a median is to work, and whether they do depends on
+# their rows. Therefore we vary rows and liars together. A share of the clients, the same in all rounds, sends its
+# model with the wrong sign.
 
 # %%
 COMBINED = {"mean": fgmp.Mean(), f"trimmed {trimmed:g}": fgmp.TrimmedMean(trimmed), "median": fgmp.Median()}
@@ -353,14 +350,14 @@ alt(fig, "Three panels. Disagree: FedGradMP is exact until a private feature is 
     "lies leave 0.8. Lie: the mean's error is twice the share of liars, the median's stays near 0.001 to 0.003.")
 
 # %% [markdown]
-# *Private features harm beyond a limit (left); answers that are left out cost little, and lies cost all (middle); a
-# median withstands lies (right). Medians over the seeds, bands over all of them. "Predicted" is the share of liars
-# times the length of the lie, 2.*
+# *Private features harm beyond a limit (left); answers that are left out cost little, and lies much (middle); a median
+# withstands lies (right). Medians over the seeds, bands over all of them. "Predicted" is the share of liars times the
+# length of the lie, 2.*
 #
-# With many rows the mean does what the dotted line says, and the median costs nothing where nobody lies. With 30 % of
-# liars its error is about four times as large as without: all lies are on one side, so the middle of all answers is no
-# longer the middle of the honest ones. The trimmed mean tolerates as many liars as it cuts off. Of 30 % it cuts off
-# 25 %, and the remaining 5 % are a tenth of the half of the answers that it averages: $2 \cdot 0.1 = 0.2$, as drawn.
+# With many rows the mean follows the dotted line, and the median costs nothing if nobody lies. With 30 % of liars its
+# error is about four times as large: all lies are on one side, so the middle of all answers is not that of the honest
+# ones. The trimmed mean tolerates as many liars as it cuts off. Of 30 % it cuts off 25 %, and the remaining 5 % are a
+# tenth of the half of the answers that it averages: $2 \cdot 0.1 = 0.2$, as drawn.
 #
 # ## When the vote fails
 #
@@ -379,9 +376,9 @@ alt(fig, "Last error against the share of liars with few rows. With 20 rows the 
 # %% [markdown]
 # *As above, with the same lines.*
 #
-# With $3 \tau = 30$ rows, as many as a client's merged support has atoms, the three are alike as long as nobody lies,
-# and the other two withstand a few liars. More of them break the vote: a coordinate needs more than half of all answers
-# on its side, so that 30 % who say the opposite leave only 70 % to find it. On some seeds no atom finds a majority, and
+# With $3 \tau = 30$ rows, as many as a client's merged support has atoms, the three are alike if nobody lies, and
+# median and trimmed mean withstand a few liars. With more liars the vote fails: a coordinate needs more than half of
+# all answers, and if 30 % say the opposite, only 70 % are left to find it. On some seeds no atom has a majority, and
 # the model stays zero (an error of 1). With fewer rows each client fits its noise, and the median is the worst of the
 # three by the medians over the seeds, though not on each seed.
 
@@ -448,21 +445,22 @@ claim("lies-cost",
 #
 # ## The answer
 #
-# One model for clients that disagree is an average. FedGradMP finds what they share, exactly, as long as what is a
-# client's own is smaller; where it is larger, each client drops one of its $\tau$ shared features, and the error jumps
-# to $1/\tau$ or a little more, while sums that are added before anybody decides do as well as least squares on the
-# shared support. Garbage costs as much as silence: with 40 % of it the last error is 1.26 times as large. A lie in the
-# right format is averaged: with 30 % of wrong signs the error is 0.6, and with a median 0.00234. But a median of sparse
-# models is a vote on the support, and clients with too few rows to find it alone lose by it.
+# FedGradMP finds what clients share, exactly, as long as their private features are smaller; if these are larger, each
+# client drops one of $\tau$ shared features, and the error jumps to $1/\tau$ or a little more, while a method that
+# sums before it selects does as well as least squares on the shared support. Garbage costs as much as no answer: with
+# 40 % of it the last error is 1.26 times as large. With 30 % of wrong signs the error is 0.6, and with a median
+# 0.00234. But a median of sparse models is a vote on the support, and does harm where clients have too few rows to
+# find it alone.
 #
 # ## Predict, then change
 #
-# 1. **`disagreeing: [30, 60, 200, 2]`.** Two shared entries in place of five. Where is the cliff now, and is it higher?
+# 1. **`disagreeing: [30, 60, 200, 2]`.** There are two shared entries, not five. Where is the cliff now, and is it
+#    higher?
 #
 #    <details><summary>What comes out</summary>
 #
-#    It has moved to the right, to the size of a shared entry, $1/\sqrt2$, and it is higher: each client drops one of
-#    two shared entries, so that half of each is lost in the mean, and the error is 0.51.
+#    It is further right, at the size of a shared entry, $1/\sqrt2$, and higher: each client drops one of two shared
+#    entries, so half of each is lost in the mean, and the error is 0.51.
 #
 #    ```text
 #    [holds] disagree-cliff: before it 4.73e-10 (1.18e-10 to 8.23e-10), after it 0.514 (0.5 to 0.517); 10 seeds
@@ -470,14 +468,14 @@ claim("lies-cost",
 #
 #    </details>
 #
-# 2. **`lie: 10`.** Liars now say ten times as much, with the right sign. Is that worse than the wrong sign, for the
-#    mean and for the median? Guess before you unfold.
+# 2. **`lie: 10`.** Liars now send ten times their model, with the right sign. Is that worse than the wrong sign, for
+#    the mean and for the median? Guess before you unfold.
 #
 #    <details><summary>What comes out</summary>
 #
-#    For the mean it is: an error of 2.7 with 30 % of liars, their share times nine. The median does not care with 100
-#    rows (0.0022), and with 30 rows it does far better than under the wrong sign. A boaster still votes for the right
-#    support, and only its number is wrong.
+#    For the mean it is: with 30 % of liars the error is 2.7, their share times nine. The median is as good as before
+#    with 100 rows (0.0022), and with 30 rows far better than under the wrong sign, because such a liar still votes for
+#    the right support.
 #
 #    ```text
 #    [holds] lies-median: mean 2.7, median 0.00224; 10 seeds
@@ -485,12 +483,12 @@ claim("lies-cost",
 #
 #    </details>
 #
-# 3. **`trimmed: 0.4`.** The trimmed mean cuts more than the share of any liars here. What does that buy and cost?
+# 3. **`trimmed: 0.4`.** The trimmed mean cuts off more than all liars. What does it gain and lose?
 #
 #    <details><summary>What comes out</summary>
 #
-#    With 100 rows it now withstands 30 % of liars as the median does. With 20 rows it has become a vote too: its line
-#    is above that of the mean at every share of liars.
+#    With 100 rows it now withstands 30 % of liars as the median does. With 20 rows it is a vote too, and its line is
+#    above that of the mean at every share of liars.
 #
 #    ```text
 #    [holds] lies-median: mean 0.6, median 0.00234; 10 seeds
@@ -506,5 +504,5 @@ claim("lies-cost",
 #   rates*, ICML 2018.
 # - The paper, as in [00](00_start_here.ipynb).
 #
-# Next: [14_add_up_before_deciding](14_add_up_before_deciding.ipynb), because two cliffs, too few rows and private
-# features, have one cure: nobody decides before everybody has been heard.
+# Next: [14_add_up_before_deciding](14_add_up_before_deciding.ipynb), because both cliffs, too few rows and private
+# features, have one remedy: to sum over the clients before features are selected.

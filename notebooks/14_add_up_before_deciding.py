@@ -9,25 +9,25 @@
 # %% [markdown]
 # # Add up before deciding: what can clients do that hold almost no rows?
 #
-# **Question.** FedGradMP has every client choose its features alone. What can clients do that hold too few rows for
-# that, and can they do it while the server sees sums only?
+# **Question.** In FedGradMP every client selects its features alone. What can clients do that hold too few rows for
+# that, while the server sees only sums?
 #
 # [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
 #
 # ![Maps of exact recovery: rows of a client, against sparsity and clients](pictures/14_add_up_before_deciding.png)
 #
-# In FedGradMP each client's rows count alone: with three times the nonzeros a client is useful, below that it is not,
-# however many clients there are. Five gradient steps in place of an exact solution need somewhat fewer rows. If the
-# clients add up what they see *before* anybody decides on features, the rows of all clients count together, and a
-# handful at each client is enough, no more than pooled data need.
+# In FedGradMP each client needs rows enough of its own, about three times the nonzeros, however many clients there
+# are. With five gradient steps instead of an exact solution it needs somewhat fewer. If the clients add up what they
+# see *before* features are selected, the rows of all clients count together, and a handful at each client is enough,
+# no more than pooled data need.
 #
 # **What you will see**
 # - what one client of five rows sees, and what the sum of fifty sees;
-# - `SharedSupportGradMP` in a few lines of NumPy: sketches that add up, and features taken away one by one;
-# - which of the two does what, for clients that are alike and clients that differ;
+# - `SharedSupportGradMP` in a few lines of NumPy: sketches that add up, and features removed one by one;
+# - what each of the two does, for clients that are alike and clients that differ;
 # - `polish`, one closing exchange that replaces the values of any result by pooled least squares on its features.
 #
-# **Where it is in the paper.** It is not: `SharedSupportGradMP` and `polish` are this project's own. The sketch and the
+# **Where it is in the paper.** Nowhere: `SharedSupportGradMP` and `polish` are this project's own. The sketch and the
 # elimination are taken from the references.
 
 # %% tags=["parameters"]
@@ -78,15 +78,13 @@ recovered = 1e-6  # relative error that counts as exact recovery
 # %% [markdown]
 # ## What one client sees, and what the sum sees
 #
-# The idea of [19_how_few_rows](19_how_few_rows.ipynb): minus the gradient of a client is what is missing, seen through
-# $A^\top A/m$. With few rows that matrix is far from the identity. Every entry of the gradient carries noise of the
-# size $\|x^\#-x\|/\sqrt m$: for $m=5$ rows that is 0.45 of all that is missing, and ten entries that share it have 0.32
-# each. So a single client sees noise. In the sum of 50 clients there are 250 rows, and the same noise is 0.06. (The
-# pictures of few rows and of their sum stand in [19](19_how_few_rows.ipynb).)
+# As in [19_how_few_rows](19_how_few_rows.ipynb), which has the pictures, minus the gradient of a client is $A^\top
+# A/m$ times what is missing. With few rows that matrix is far from the identity. Every entry of the gradient has noise
+# of the size $\|x^\#-x\|/\sqrt m$: for $m=5$ rows that is 0.45 of all that is missing, and ten entries that share it
+# have 0.32 each. So a single client sees noise. In the sum of 50 clients there are 250 rows, and the noise is 0.06.
 #
-# Take 1000 features, ten nonzeros, and variances that fall like $1/i^{1.1}$, so that a few clients are loud and the
-# others hardly heard: the sum is then that of about ten clients, not of fifty ($(\sum v_i)^2/\sum v_i^2 = 9.9$ for
-# variances $v_i$).
+# Take 1000 features, ten nonzeros, and variances that fall like $1/i^{1.1}$, so that a few clients dominate: the sum
+# is then that of about ten clients, not of fifty ($(\sum v_i)^2/\sum v_i^2 = 9.9$ for variances $v_i$).
 #
 # **Guess first.** How many of the ten nonzeros are among the $2\tau=20$ largest entries of a client's gradient at zero?
 # And of the sum, if the clients are alike ($\alpha = 0$), and if each has a mean of its own?
@@ -117,30 +115,29 @@ for alpha in heterogeneity:
 
 # %% [markdown]
 # Where clients differ ($\alpha > 0$), the sum shows less at first: each client has a mean of its own, which shifts its
-# gradient by the *sum* of what is missing. That shift has the same sign at every client, and it stays until the model
+# gradient by the *sum* of what is missing. That shift has the same sign at every client, and remains until the model
 # has fitted that sum.
 #
 # ## The method
 #
-# FedGradMP adds up *models*, which every client makes from what it sees alone. `SharedSupportGradMP` adds up what the
-# clients see, before anybody decides. A round has two exchanges. Let $x_t$ be the model, $S_t$ its support and $p_i$
-# the weights.
+# FedGradMP averages *models*, which each client makes alone. `SharedSupportGradMP` adds up what the clients see,
+# before features are selected. A round has two exchanges. Let $x_t$ be the model, $S_t$ its support and $p_i$ the
+# weights.
 #
 # 1. Client $i$ sends a *sketch* of $\nabla f_i(x_t)$, a few hundred sums of entries that are drawn at random, the same
-#    for all clients, so that sketches add up. The server reads the $2\tau$ largest entries off the sum, and joins them
-#    with $S_t$ to $\hat\Gamma$.
-# 2. The server broadcasts $\hat\Gamma$ and the values of $x_t$ on it. Client $i$ sends
-#    $A_{\hat\Gamma}^\top A_{\hat\Gamma}/m_i$ and $A_{\hat\Gamma}^\top (y - A x_t)/m_i$. The server solves the sum of
-#    these normal equations, and takes features away one by one until $\tau$ are left, always the one whose loss raises
-#    $f$ least.
+#    for all clients, so that sketches add up. The server estimates the $2\tau$ largest entries from the sum, and joins
+#    them with $S_t$ to $\hat\Gamma$.
+# 2. The server broadcasts $\hat\Gamma$ and the values of $x_t$ on it. Client $i$ sends $A_{\hat\Gamma}^\top
+#    A_{\hat\Gamma}/m_i$ and $A_{\hat\Gamma}^\top (y - A x_t)/m_i$. The server solves the sum of these normal
+#    equations, and removes features one by one until $\tau$ are left, always the one whose removal raises $f$ least.
 #
 # Both exchanges need sums over the clients only, so the answers can travel under masks
 # ([15_your_own_data](15_your_own_data.ipynb) has a call).
 #
-# **The sketch.** In each of 3 rows the features are dealt out to $w = 14\tau$ buckets (at least 70, and an eighth of
-# the features), each with a random sign; a bucket is the signed sum of its entries. As a matrix $S$ with $3w$ rows the
-# sketch of a gradient is a product. The estimate of an entry is the median of its three buckets, each times the sign of
-# the entry there:
+# **The sketch.** In each of 3 rows the features are assigned at random to $w = 14\tau$ buckets (at least 70, and an
+# eighth of the features), each with a random sign; a bucket is the signed sum of its entries. So the sketch of a
+# gradient is its product with a matrix $S$ with $3w$ rows. The estimate of an entry is the median of its three
+# buckets, each times the sign of the entry there:
 
 # %%
 def approx(v, count):
@@ -154,14 +151,14 @@ def entries(sketch, S):
 
 
 # %% [markdown]
-# The deal is made anew in each round from the seed of the run and the number of the round, so nobody sends it. Where a
-# sketch would be no shorter than the gradient, the gradient itself is sent. Why anew? A client could name its largest
-# entries in a list instead. But a client whose model did not change gives the same list again, and a feature that is
-# not in it stays out. Another sketch errs in another way.
+# The assignment is drawn in each round from the seed of the run and the number of the round, so it is not sent. If a
+# sketch would be no shorter than the gradient, the gradient is sent. Why a new one in each round? A client could
+# instead send a list of its largest entries. But if the model did not change, the list is the same again, and a
+# feature that is not in it stays out. A new sketch makes other errors.
 #
-# **The elimination.** The normal equations $Hb = g$ give the best coefficients on $\hat\Gamma$. Without feature $j$ the
-# objective rises by $b_j^2 / (2 (H^{-1})_{jj})$. The feature with the least such cost goes, and so on until $\tau$ are
-# left:
+# **The elimination.** The normal equations $Hb = g$ give the best coefficients on $\hat\Gamma$. Without feature $j$
+# the objective rises by $b_j^2 / (2 (H^{-1})_{jj})$. The feature with the least such cost is removed, and so on until
+# $\tau$ are left:
 
 # %%
 def eliminate(H, g, tau):
@@ -183,12 +180,12 @@ def lowest(H, g, on):
 
 
 # %% [markdown]
-# GradMP keeps the $\tau$ largest coefficients. Where features are correlated it may drop what it needs and come round
-# to the same supports for ever, even with all data in one place. Elimination needs no further message, and if the
-# features of the last model do better, they stay. Where all clients take part, the objective then falls or stays, so no
-# support can come back after another one was better.
+# GradMP keeps the $\tau$ largest coefficients. If features are correlated it may drop what it needs and revisit the
+# same supports for ever, even with all data in one place. Elimination needs no further message, and if the features of
+# the last model are better, they stay. So if all clients take part, the objective never rises, and no support returns
+# after a better one.
 #
-# **All of it.** The two means over clients are all that the server sees:
+# **The whole method.** The server sees only the two means over clients:
 
 # %%
 def shared_support(As, ys, tau, T, deal):
@@ -207,8 +204,8 @@ def shared_support(As, ys, tau, T, deal):
 
 
 # %% [markdown]
-# (The client would send its part of $g$ as $A_{\hat\Gamma}^\top (y - Ax_t)/m_i$, as above; for the sum it is the same.)
-# Does the library compute the same? With its deal, after one, two, three and eight rounds:
+# (The client would send its part of $g$ as $A_{\hat\Gamma}^\top (y - Ax_t)/m_i$, as above; the sum is the same.) The
+# library computes the same, with its own random assignment, after one, two, three and eight rounds:
 
 # %%
 def library_deal(t):
@@ -237,16 +234,16 @@ print(f"the same model, support and values: {sum(alike)} of {len(alike)}")
 # *Proof.* A round is one local iteration of FedGradMP at that client, to which Lemmas 1 to 3 of the paper apply.
 # $\square$
 #
-# The proposition does not cover sketches or the elimination. What they cost or bring is measured below.
+# The proposition does not cover sketches or the elimination; their effect is measured below.
 #
-# **What a client reveals.** A Gram matrix holds second moments of $3\tau$ features. Where a client has fewer rows than
-# that, it gives away these rows up to a rotation: without masks this is no protection.
+# **What a client reveals.** A Gram matrix holds second moments of $3\tau$ features. If a client has fewer rows than
+# that, it reveals these rows up to a rotation, so without masks they are not protected.
 #
 # ## Where recovery succeeds
 #
 # Every cell of the maps is a federation of clients that differ ($\alpha = 1$, variances $1/i^{0.2}$), with $n = 200$.
-# The data are noiseless, so a method either finds the signal or fails: after ten rounds (30 with gradient steps), or
-# after four in a row that did not lower its error by 1 %.
+# The data are noiseless, so a method either finds the signal or fails. Runs end after ten rounds (30 with gradient
+# steps), or after four in a row that did not lower the error by 1 %.
 
 # %%
 def iterate(method, fed, T=10):
@@ -322,23 +319,23 @@ alt(fig, "Twelve maps of exact recovery, rows of a client upwards. Above, agains
 
 
 # %% [markdown]
-# *The share of seeds with exact recovery; the white line is at 50 %. The scales of the axes are not even. Above 20
-# clients, below five nonzeros. "Five steps" is FedGradMP with five gradient steps in place of an exact solution.*
+# *The share of seeds with exact recovery; the white line is at 50 %. The scales of the axes are not even. The upper
+# maps have 20 clients, the lower ones five nonzeros. "Five steps" is FedGradMP with five gradient steps instead of an
+# exact solution.*
 #
-# FedGradMP needs about $3\tau$ rows a client, because a client solves on $3\tau$ features, exactly, and it gains
-# nothing from more clients on this grid (bottom). Five gradient steps need fewer rows and more rounds, and gain a
-# little. With a shared support, and with all data in one place, what counts is the number of rows in all. How close are
-# the two? For each column of the maps, take the number of rows at which the success passes 50 % (between two cells by
-# interpolation on the logarithm), and divide.
+# FedGradMP needs about $3\tau$ rows a client, because a client solves on $3\tau$ features, exactly, and on this grid
+# it gains nothing from more clients (bottom). With five gradient steps it needs more rounds, and gains a little. How
+# close are a shared support and all data in one place? For each column of the maps, take the number of rows at which
+# the success passes 50 % (between two cells by interpolation on the logarithm), and divide.
 #
 # Columns in which one of the two does not pass 50 % inside the grid are left out. With so few features the default
-# sends the whole gradient ($3 \cdot 70 \ge 200$), so the second line is for a sketch that is forced to be half as long:
-# it pays in rows.
+# sends the whole gradient ($3 \cdot 70 \ge 200$), so one of the two claims is for a sketch that is forced to be half
+# as long: it needs more rows.
 #
 # ## Five rows a client
 #
-# Back to 50 clients of five rows each, 1000 features and ten nonzeros. First the circles. On how many pairs of a seed
-# and a heterogeneity does pooled GradMP fail and repeat itself, and what does elimination make of those?
+# We return to 50 clients of five rows each, 1000 features and ten nonzeros. In how many runs, each with a seed and a
+# heterogeneity, does pooled GradMP fail and revisit the same supports, and does elimination break the cycle?
 
 # %%
 def circling(alpha, seed, longest=12):
@@ -362,9 +359,9 @@ print(f"pooled GradMP circles in {circled.sum()} of {len(cases)} runs")
 
 
 # %% [markdown]
-# What do sketches and elimination bring, each for itself? Two ways to tell what matters, each with elimination and
-# without: sketches drawn anew in each round, and lists of the $4\tau$ largest entries. And one sketch that is the same
-# in every round, with elimination.
+# How much do sketches and elimination each contribute? Clients send either new sketches in each round or lists of the
+# $4\tau$ largest entries, each with and without elimination. A fifth arm has one sketch for all rounds, with
+# elimination.
 
 # %%
 class OneSketch(SharedSupportGradMP):
@@ -413,20 +410,19 @@ alt(fig, "Share of exact runs against the round, one panel for each alpha. New s
 
 
 # %% [markdown]
-# *The share of the seeds on which a run has recovered the model exactly.* Compare full lines with dashed ones of the
-# same colour: where clients differ, hardly a run is exact without elimination, whatever the clients send. Compare full
-# lines with one another: new sketches take the last seeds, on which lists, or one sketch, are stuck at features that
-# they name again and again. Alone, a new sketch brings nothing where clients differ, probably because the features that
-# it adds by mistake push out true ones. With elimination the model never gets worse, so what was found stays, and the
-# next sketch gives the others a new chance.
+# *The share of the seeds on which a run has recovered the model exactly.* Without elimination (dashed) hardly a run is
+# exact where clients differ, whatever the clients send. With it (full lines), new sketches solve the last seeds, on
+# which lists, or one sketch, name the same features again and again. Where clients differ, new sketches do not help
+# without elimination, probably because features added by mistake push out true ones. With elimination the model never
+# gets worse, so true features stay, and the next sketch may find the others.
 #
 # ## With noise: one closing exchange
 #
-# Where clients hold enough rows, FedGradMP finds the support, too, if there is no noise. With noise it finds it on some
-# seeds only, and keeps an error even there, because the mean of local solutions is worse than the solution of all data.
-# `polish` repairs that for any method: after the last round the clients send their normal equations on the final
-# support, once. The data are those of Figure 3, with its 100 rows a client and with fewer. The floor is pooled least
-# squares on the true support, which nobody can know.
+# Where clients hold enough rows, FedGradMP finds the support, too, if there is no noise. With noise it finds it on
+# some seeds only, and even there an error remains, because the mean of local solutions is worse than the solution of
+# all data. `polish` repairs that for any method: after the last round the clients send their normal equations on the
+# final support, once. The data are those of Figure 3, with its 100 rows a client and with fewer. The floor is pooled
+# least squares on the true support, which is unknown in practice.
 
 # %%
 def relative(x, fed):
@@ -464,14 +460,14 @@ alt(fig, "Relative error against the rows of a client, 5 to 100. FedGradMP fails
     "pooled least squares at 100; polished it comes close to it there. SharedSupportGradMP is near it at all three.")
 
 # %% [markdown]
-# *Median and range over the seeds.* The polished FedGradMP reaches the floor where FedGradMP has found the support.
-# Where the support lacks a small entry of the signal, a closing exchange cannot bring it back.
+# *Median and range over the seeds.* The polished FedGradMP reaches the floor where FedGradMP has found the support. A
+# closing exchange cannot add an entry that the support lacks.
 #
-# **When not to use it.** The normal equations in every round cost many times the bytes of FedGradMP's short models. So
-# where clients hold enough rows, FedGradMP with one closing exchange is the better bargain: it sends them once.
+# **When not to use it.** Normal equations in every round cost many times the bytes of FedGradMP's short models. So if
+# clients hold enough rows, FedGradMP with one closing exchange is the better choice.
 #
-# A sum is the remedy for few rows. It is none for a common mean, nor for identical columns, nor for clients that
-# disagree: all four stand side by side, each with its remedy or without one, in [19](19_how_few_rows.ipynb).
+# A sum is the remedy for few rows, but not for a common mean, identical columns, or clients that disagree:
+# [19](19_how_few_rows.ipynb) compares the four.
 
 # %% [markdown]
 # ## What was measured
@@ -520,36 +516,35 @@ for name, k in (("FedGradMP", 0), ("FedGradMP, polished", 1), ("SharedSupportGra
 #
 # Greedy pursuit with several sensors is not new. Distributed orthogonal matching pursuit adds one feature at a time
 # from shared correlations; distributed parallel pursuit lets neighbours vote on a common support; distributed hard
-# thresholding pursuit exchanges estimates; gradients by count sketch are known from distributed SGD. What differs here:
-# the whole support is refined in every round from sums, the same two exchanges serve cohorts, balls, dictionaries and
-# three losses, and `polish` takes any method's result. No more novelty is claimed.
+# thresholding pursuit exchanges estimates; gradients by count sketch are known from distributed SGD. Here the whole
+# support is refined in every round from sums, the same two exchanges serve cohorts, balls, dictionaries and three
+# losses, and `polish` takes any method's result. We claim no other novelty.
 #
 # ## From here on, nobody knows the truth
 #
-# Most data so far were made, so that an error could be measured against $x^\#$. With a table of your own there is no
-# $x^\#$. Whether features are right, nobody can check; what can be checked is whether a model predicts rows that it
-# has not seen, at a site that took no part, and whether it chooses the same features when a site is missing. So the
-# next chapters count differently. Forget the truth, and hold something out.
+# Most data so far were simulated, so that an error could be measured against $x^\#$. A table of your own has no
+# $x^\#$. Nobody can check whether features are right, only whether a model predicts unseen rows, at a site that took
+# no part, and whether it selects the same features if a site is missing. So the next chapters hold data out.
 #
 # ## The answer
 #
-# They can add up what they see, before anybody decides on features. With 5 rows at each of fifty clients, ten of a
-# thousand features come out exactly on every seed, whether clients are alike or differ, from sums only. Where clients
-# differ, elimination does most of the work: with it lists are exact on 9 seeds, without it on 2, and sketches drawn
-# anew take the rest. It costs megabytes. So where clients hold enough rows for FedGradMP, one closing exchange
-# after it is the better bargain: 0.2 MB in place of 5.5 MB.
+# They can add up what they see, before features are selected. With 5 rows at each of fifty clients, ten of a thousand
+# features are found exactly on every seed, whether clients are alike or differ, from sums only. Where clients differ,
+# elimination does most of the work: with it lists are exact on 9 seeds, without it on 2, and new sketches solve the
+# rest. This costs megabytes. So if clients hold enough rows for FedGradMP, one closing exchange after it is the better
+# choice: 0.2 MB instead of 5.5 MB.
 #
 # ## Predict, then change
 #
 # `samples: [5]`, `sparsities: [2]` and `client_counts: [2]` leave out the maps, which take time.
 #
-# 1. **`variance_decay: 0.2`.** Now all clients speak about equally loud. Which of the five arms gain?
+# 1. **`variance_decay: 0.2`.** Now the variances of the clients are more alike. Which of the five arms gain?
 #
 #    <details><summary>What comes out</summary>
 #
 #    The lists. With elimination they are exact on all 10 seeds at each of the three (before: 7, 9 and 7), without it
 #    on 10, 10 and 4 (before: 6, 2 and 0). New sketches without elimination still fail where clients differ. So the
-#    weakness of lists comes from a few clients that are louder than the others, and the need for elimination does not.
+#    weakness of lists comes from a few clients that dominate, and the need for elimination does not.
 #
 #    ```text
 #    lists, elimination          10, 10, 10
@@ -559,13 +554,12 @@ for name, k in (("FedGradMP", 0), ("FedGradMP, polished", 1), ("SharedSupportGra
 #
 #    </details>
 #
-# 2. **`few_sizes: [50, 3, 1000, 10]`.** Three rows a client, 150 rows in all. Which arm still is exact on all seeds?
+# 2. **`few_sizes: [50, 3, 1000, 10]`.** Each client has three rows. Which arm is still exact on all seeds?
 #
 #    <details><summary>What comes out</summary>
 #
-#    New sketches with elimination, and no other. One sketch falls to 5, 4 and 2 (before: 10, 7 and 6), lists with
-#    elimination to 5, 3 and 3, although the sum itself sees little less. The less a client holds, the more it matters
-#    to ask anew.
+#    Only new sketches with elimination. One sketch falls to 5, 4 and 2 (before: 10, 7 and 6), lists with elimination
+#    to 5, 3 and 3, although the sum shows little less. The less a client holds, the more new sketches matter.
 #
 #    ```text
 #    alpha = 0: the median client 0 of 10, the sum 3 (1 to 4, 10 seeds)
@@ -576,14 +570,14 @@ for name, k in (("FedGradMP", 0), ("FedGradMP, polished", 1), ("SharedSupportGra
 #
 #    </details>
 #
-# 3. **`noisy_sizes: [10, 1000]`.** Ten clients in place of fifty, each with 100 rows at most. Does a closing exchange
-#    still pay, with so few to average over?
+# 3. **`noisy_sizes: [10, 1000]`.** Does a closing exchange still pay with only ten clients, each with 100 rows at
+#    most?
 #
 #    <details><summary>What comes out</summary>
 #
-#    Yes. The floor is higher, for there are fewer rows. FedGradMP ends 2.9 times above it in place of 4.3, and after
-#    the closing exchange at 1.15 times in the median (before: 1.34), on the floor itself on 3 of 10 seeds, as before.
-#    So the exchange repairs the mean, and what limits it is the support.
+#    Yes. The floor is higher, because there are fewer rows. FedGradMP ends at 2.9 times the floor instead of 4.3, and
+#    after the closing exchange at 1.15 times in the median (before: 1.34), and on the floor on 3 of 10 seeds, as
+#    before. So the exchange repairs the mean, and is limited by the support.
 #
 #    ```text
 #    before the closing exchange 2.9 times the floor (median of 10 seeds)
