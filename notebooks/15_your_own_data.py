@@ -9,31 +9,30 @@
 # %% [markdown]
 # # Your own data, with hospitals compared
 #
-# **Question.** Four hospitals record in their own ways which of their patients have heart disease. What do three lines
-# give them: how good is one model at a hospital that it has never seen, and what does it cost to take few features, and
-# to leave every row where it is?
+# **Question.** Four hospitals record in different ways which of their patients have heart disease. With three lines
+# they get one model. How good is it at a hospital that it has never seen, and what does it cost to use few features,
+# and to leave every row where it is?
 #
 # [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
 #
 # ![AUC and calibration at each hospital left out, for three models](pictures/15_your_own_data.png)
 #
 # Each hospital is predicted by a model of the three others: how well its ill patients are told from the others (AUC),
-# how much too low the predicted log-odds are (intercept, right at 0), and whether they are too timid (slope, right at
-# 1). A dense ridge fitted where the rows are, which is not FedGradMP, keeps up with pooled rows. The columns that
-# FedGradMP chooses fall a little behind, so **here the sparse method is not the one to use**, unless a short model is
-# wanted. And the level is off almost everywhere, most of all at Switzerland, where 93 % are ill.
+# how much too low the predicted log-odds are (intercept, ideally 0), and whether they are too moderate (slope, ideally
+# 1). A dense ridge fitted where the rows are, which is not FedGradMP, is as good as with pooled rows. FedGradMP's
+# selection is a little worse, so **here the sparse method is not the one to use**, unless a short model is wanted. The
+# intercept is off almost everywhere, most in Switzerland, where 93 % are ill.
 #
 # **What you will see**
-# - a logistic model from a table with gaps and categories and a column of hospitals, with the number of features chosen
-#   by the hospitals themselves;
+# - a logistic model from a table with gaps, categories and a column of hospitals, which choose the number of features
+#   themselves;
 # - each hospital left out and predicted by the others: AUC and calibration, sparse, dense, and pooled side by side;
-# - standard errors, how often a feature is found again, what was sent, and where one goes wrong.
+# - standard errors, how often a feature is selected again, what was sent, and common mistakes.
 #
-# **This is a rehearsal.** All rows lie in this process, so one might as well pool them. Where that is not allowed, the
-# same estimator is fitted over a network ([examples/hospitals](../examples/hospitals/README.md)), and has the bits that
-# it has in one process.
+# **This is a rehearsal.** All rows are in this process, so one might as well pool them. If that is not allowed, the
+# same estimator is fitted over a network ([examples/hospitals](../examples/hospitals/README.md)), with the same bits.
 #
-# **Where it stands in the paper.** It does not: estimators are this project's own, and from here on nobody knows the
+# **Where it stands in the paper.** Nowhere: the estimators are this project's own, and from here on nobody knows the
 # true model. FedGradMP is the paper's; if it is new to you, read [00_start_here](00_start_here.ipynb) first.
 
 # %% tags=["parameters"]
@@ -73,8 +72,8 @@ from fgmp.estimators.calibration import Outcome, calibrate, count_pairs
 # %% [markdown]
 # ## The table
 #
-# 920 patients with chest pain, whose arteries were then looked at: is one of them narrowed by more than half? Thirteen
-# features are known by their short names in the files (`fgmp.datasets.heart_disease` says what each is).
+# In 920 patients with chest pain the arteries were examined: is one of them narrowed by more than half? The thirteen
+# features have short names (`fgmp.datasets.heart_disease` explains them).
 
 # %%
 heart = heart_disease()
@@ -92,20 +91,19 @@ for name in HOSPITALS:
     print(f"    missing: {', '.join(many) or 'little'}")
 
 # %% [markdown]
-# Nothing here is made up, and all that makes such data hard is there: hospitals with 36 % and 93 % ill, a cholesterol
-# that Switzerland never wrote down, and three features that hardly anybody outside Cleveland has.
+# The data are real and hard: hospitals have 36 % to 93 % ill, Switzerland never recorded cholesterol, and three
+# features are missing for most patients outside Cleveland.
 #
 # ## Three lines
 #
-# The first is `import fgmp`. A model needs numbers, and the estimator makes them of the table: a number that is missing
-# becomes the mean of those that are there, with a column beside it that says so; a category becomes a column of zeros
-# and ones for each level but the most frequent one. The levels are named here, so that no hospital has to say which it
-# has. Nothing has to be scaled, because the hospitals send sums from which common units follow; and the number of
-# features need not be known.
+# The first is `import fgmp`. The estimator turns the table into numbers: a missing value becomes the mean of the
+# others, and a column beside it says that it is missing; a category becomes a column of zeros and ones for each level
+# but the most frequent one. The levels are named here, so no hospital has to say which it has. Nothing has to be
+# scaled, because the hospitals send sums from which common units follow, and the number of features need not be known.
 #
-# These patients are public, so `min_rows=1` makes a column of each level and gap. With the default, 5, what fewer than
-# five patients of a hospital have is in no column: its coefficient would tell their outcome. Then the vessels, `ca`,
-# which hardly anybody outside Cleveland has, could not be used where Cleveland is left out.
+# These data are public, so `min_rows=1` makes a column of each level and gap. With the default, 5, a level or gap that
+# fewer than five patients of a hospital have gets no column, because its coefficient would reveal their outcome. Then
+# the vessels, `ca`, which hardly anybody outside Cleveland has, could not be used if Cleveland is left out.
 
 # %%
 levels = {name: list(codes.values()) for name, codes in heart.categories.items()}
@@ -126,14 +124,14 @@ print(*textwrap.wrap(", ".join(names[model.support_]), 60), sep="\n")
 
 # %% [markdown]
 # The columns of a feature are chosen together and count once. The method is FedGradMP: each hospital takes gradient
-# steps on a few columns with its own patients, and the server averages and keeps the largest. With few rows for very
+# steps on a few columns with its own patients, and the server averages and keeps the largest. With few rows and very
 # many columns the hospitals would add up gradients instead (method 'shared'); the argument `method` overrides this
 # choice.
 #
-# How many features? Each hospital holds out a fold of its rows. A model is fitted to the other rows of all hospitals
-# and judged on the rows held out, and of these only the loss is sent. The choice is the smallest number whose loss is
-# within half a standard error of the lowest, where the error is that of the difference of the two. (The rule was fixed
-# on simulated tables and on eight others, [in the benchmarks](../benchmarks/README.md).)
+# To choose the number of features, each hospital holds out a fold of its rows. A model is fitted to the other rows of
+# all hospitals and judged on the rows held out, of which only the loss is sent. The choice is the smallest number
+# whose loss is within half a standard error of the lowest, where the error is that of the difference of the two. (The
+# rule was fixed on simulated tables and on eight others, [in the benchmarks](../benchmarks/README.md).)
 
 # %% tags=["hide-input"]
 if hasattr(model, "cv_"):
@@ -148,17 +146,17 @@ if hasattr(model, "cv_"):
 # ## How sure it is
 #
 # `summary()` has for each column the odds ratio with two intervals, one by the model and one with the hospitals as
-# clusters, and behind them the coefficient with its standard errors. They come from sums that the fit has asked for
-# already, so that they are there after a fit over a network and under masks, too. Its notes say what they leave out:
-# the coefficients are **ridge estimates**, and the choice of the features is in no error. And no error says what a gap
-# stands for. The largest odds ratio is that of "fbs is missing": this blood sugar is missing for 61 % of Switzerland,
-# where nearly all are ill.
+# clusters, and behind them the coefficient with its standard errors. They come from sums of the fit, so they are there
+# after a fit over a network and under masks, too. Its notes say what they leave out: the coefficients are **ridge
+# estimates**, and no error accounts for the selection of features. Nor does an error say what a gap means. The largest
+# odds ratio is that of "fbs is missing": this blood sugar is missing for 61 % of Switzerland, where nearly all are
+# ill.
 
 # %%
 model.summary()
 
 # %% [markdown]
-# How much does the ridge do? `C=np.inf` is maximum likelihood. Here it is, with as many features.
+# What is the effect of the ridge? `C=np.inf` is maximum likelihood, here with as many features.
 
 # %%
 free = fgmp.FedGradMPClassifier(model.sparsity_, C=np.inf, **how)
@@ -169,11 +167,12 @@ print(f"columns in both: {len(both)} of {len(model.support_)}")
 print(f"coefficients without the ridge over those with it: {ratio.min():.3f} to {ratio.max():.3f}")
 
 # %% [markdown]
-# So the ridge does little here: without it the same columns are taken, and no coefficient changes by more than a fifth.
-# With few rows, or columns that are nearly alike, it does more, and decides which are taken.
+# The ridge does little here: without it the same columns are selected, and no coefficient changes by more than a
+# fifth. With few rows, or nearly identical columns, it does more, and decides which are selected.
 #
-# For the choice, draw patients with replacement within each hospital, refit with the same number of features, and see
-# which come back. (Over a network `fgmp.flower.bootstrap_over` draws whole hospitals, of which there are too few here.)
+# To test the selection, we draw patients with replacement within each hospital, refit with the same number of
+# features, and see which are selected again. (Over a network `fgmp.flower.bootstrap_over` draws whole hospitals, of
+# which there are too few here.)
 
 # %%
 bootstrap = model.bootstrap(n_resamples, over="rows", random_state=seed)
@@ -184,9 +183,10 @@ print(f"{again} of {len(model.support_)} columns of the model are in at least ha
 # %% [markdown]
 # ## At a hospital that it has never seen
 #
-# Leave a hospital out, choose and fit on the others, predict its patients. Two models are federated: the number of
-# features chosen (or given), and all of them, the dense ridge, by the same sums. Two need all rows in one place, and
-# get the columns of the dense model: the usual $\ell_1$ penalty with cross-validation, and scikit-learn's ridge.
+# We leave a hospital out, choose and fit on the others, and predict its patients. Two models are federated: one with
+# the number of features chosen (or given), and one with all of them, the dense ridge, by the same sums. Two need all
+# rows in one place, and get the columns of the dense model: the usual $\ell_1$ penalty with cross-validation, and
+# scikit-learn's ridge.
 
 # %% tags=["hide-input"]
 OLD = LogisticRegression().penalty != "deprecated"  # before scikit-learn 1.8
@@ -215,10 +215,10 @@ def fit_all(table, y, hospital):
 
 
 # %% [markdown]
-# Three things are measured. The **AUC** is the share of pairs, one ill and one not, in which the ill one has the higher
-# risk. The **calibration intercept** is what has to be added to the log-odds so that as many are ill as predicted:
-# above 0 the model says too little. The **calibration slope** is what the log-odds have to be multiplied with: below 1
-# the model is too sure of itself.
+# There are three measures. The **AUC** is the share of pairs, one ill and one not, in which the ill one has the higher
+# risk. The **calibration intercept** has to be added to the log-odds so that as many are ill as predicted: above 0,
+# predictions are too low. The **calibration slope** has to multiply the log-odds: below 1, predictions are too
+# extreme.
 
 # %% tags=["hide-input"]
 def measured(log_odds, y):
@@ -262,26 +262,26 @@ alt(fig, """AUC, calibration intercept and calibration slope of three models at 
     intervals. AUC is high at Cleveland and Budapest; the intercept is far from 0 at Switzerland and Cleveland.""")
 
 # %% [markdown]
-# *Lines are 95 % intervals. A dashed line is where a model that is right would be.*
+# *Lines are 95 % intervals. Dashed lines are perfect calibration.*
 #
-# **For the dense ridge, rows that stay change nothing.** The dense federated model *is* the ridge on pooled rows,
-# because both come from the same sums; and it is as good as the $\ell_1$ penalty on pooled rows. This says nothing of
+# **The dense ridge loses nothing if rows stay.** The dense federated model *is* the ridge on pooled rows, because both
+# come from the same sums; and on average it is as good as the $\ell_1$ penalty on pooled rows. This says nothing about
 # FedGradMP, whose model is the sparse one.
 #
 # **Few features cost a little.** With the number chosen by the hospitals the AUC is lower at each of the four, most at
-# Cleveland (0.84 in place of 0.89); five given features have as much in the mean. The rule of the choice asks how new
+# Cleveland (0.84, not 0.89); five given features are as good on average. The rule for the choice is how well new
 # patients of *known* hospitals are predicted (`folds="rows"`, the default below ten groups). Whether a *new* hospital
-# is predicted is another question (`folds="groups"`), to which four hospitals have four answers. If you do not need a
+# is predicted well is another question (`folds="groups"`), for which four hospitals are few. If you do not need a
 # short model, take `sparsity="all"`.
 #
-# **Ranks travel, mostly; levels do not.** Patients of Cleveland and Budapest are ranked well, those of Long Beach less
-# so, and for Switzerland the interval begins at one half: eight of its patients are healthy. The intercept of the dense
-# model reaches 0 within its interval at Long Beach alone. At Switzerland its log-odds are too low by more than 2: three
-# hospitals with 36 to 74 % ill know nothing of one with 93 %. At Cleveland they are too low by more than 1: likely
-# because a model of hospitals with many gaps takes few gaps for few ill. At Switzerland and Long Beach it is also too
-# sure of itself (slopes 0.57 and 0.52). What helps comes below.
+# **Discrimination mostly transfers to a new hospital; calibration does not.** Patients of Cleveland and Budapest are
+# ranked well, those of Long Beach less so, and for Switzerland the interval begins at one half: eight of its patients
+# are healthy. Only at Long Beach does the interval of the dense model's intercept contain 0. At Switzerland its
+# log-odds are too low by more than 2: three hospitals with 36 to 74 % ill do not predict one with 93 %. At Cleveland
+# they are too low by more than 1, probably because a model of hospitals with many gaps takes few gaps for few ill. At
+# Switzerland and Long Beach predictions are also too extreme (slopes 0.57 and 0.52). A remedy comes below.
 #
-# **And a hospital alone?** The dense ridge on its own patients, judged at the three others:
+# **One hospital alone.** Here a dense ridge of one hospital's patients is judged at the three others:
 
 # %%
 print(f"{'AUC of, at':11}" + "".join(f"{one[:4]:>6}" for one in HOSPITALS))
@@ -296,14 +296,14 @@ for one in HOSPITALS:
     print(f"{one:11}" + "".join(f"{cell:>6}" for cell in cells))
 
 # %% [markdown]
-# The dense model of three hospitals has 0.89, 0.91, 0.72 and 0.71 in these columns, and in these two digits no hospital
-# alone has more at any. Switzerland, with eight healthy patients to learn from, ranks Cleveland's patients upside down.
+# The dense model of three hospitals has 0.89, 0.91, 0.72 and 0.71 in these columns, and to two digits no hospital
+# alone is better at any. Switzerland's model, with eight healthy patients to learn from, ranks Cleveland's patients
+# worse than chance.
 #
 # ## Performance without rows
 #
-# The measures above were computed with all predictions at hand. `performance` has them from the hospitals: each
-# measures the model on its own patients, and sends a dozen numbers. Here is the model of all columns of three
-# hospitals, at all four.
+# The measures above were computed from all predictions. With `performance` each hospital measures the model on its own
+# patients, and sends a dozen numbers. Here is the model of all columns of three hospitals, at all four.
 
 # %%
 left_out = "Switzerland"
@@ -318,9 +318,10 @@ alt(performance.plot()[0], """AUC, calibration intercept and slope of the dense 
     with intervals: the intercept of Switzerland is far above 0.""")
 
 # %% [markdown]
-# These numbers are a hospital's own: an AUC says how its patients differ from what the model expects. `report()` of the
-# table says that they left, and of a hospital with fewer than `min_rows=5` ill or healthy patients none does. Under
-# masks no number of one hospital may leave; what can be had is the calibration of all rows, from sums (`by="all"`).
+# These numbers are of single hospitals: an AUC says how a hospital's patients differ from what the model expects.
+# `report()` of the table says that they left; a hospital with fewer than `min_rows=5` ill or healthy patients sends
+# none. Under masks no number of one hospital may leave; the calibration of all rows is available from sums
+# (`by="all"`).
 
 # %%
 dense.performance(table, y, groups=hospital, by="all")
@@ -329,10 +330,10 @@ dense.performance(table, y, groups=hospital, by="all")
 # %% [markdown]
 # ## A level for each hospital
 #
-# That a cholesterol is missing says nothing of a heart. It says *where* a patient was seen, and so how many are ill
-# there. `fit_intercept="per_group"` takes this job off such columns: each hospital has an intercept of its own, which
-# it works out itself. A new hospital has none, and gets the common one, or works out its own with `intercept_of` from
-# some patients whose outcome it knows. Here it knows 40, drawn twenty times, and the others are judged:
+# A missing cholesterol says nothing about a heart. It says *where* a patient was seen, and so how many are ill there.
+# With `fit_intercept="per_group"` such columns need not do this: each hospital has an intercept of its own, which it
+# computes itself. A new hospital gets the common one, or computes its own with `intercept_of` from some patients whose
+# outcome it knows. Here it knows 40, drawn twenty times, and is judged on the others:
 
 # %% tags=["hide-input"]
 def levels_of(one, fit_intercept):
@@ -364,15 +365,15 @@ for words, numbers in (lines | {"level, set on 40": own[2], "  its deviation": o
 # %% [markdown]
 # *Level: the calibration intercept, 0 if as many are ill as predicted; set on 40: mean and deviation over the draws.*
 #
-# An intercept for each hospital changes the ranks at a new one by little, and by itself makes its level worse at each
-# of the four: what it gets is the mean of the others. But 40 patients of its own set it right, on average, to within
-# 0.12, with a deviation of 0.5 to 0.9 from draw to draw. That is much less than Switzerland's error, and more than Long
-# Beach's. So a hospital whose level is far off sets the intercept anew, and one that cannot tell needs more patients.
+# An intercept for each hospital changes the AUC at a new one little, and by itself makes its level worse at each of
+# the four, because a new hospital gets the mean of the others. But 40 patients of its own correct it, on average, to
+# within 0.12, with a deviation of 0.5 to 0.9 from draw to draw. That is much less than Switzerland's error, and more
+# than Long Beach's. So a hospital whose level is far off should set the intercept anew, and one that cannot tell needs
+# more patients.
 #
 # ## What travelled
 #
-# `history_` counts all that was sent. Beside the choice is the dense ridge, and what a hospital would send if it just
-# sent its table.
+# `history_` counts all that was sent. It is compared with the dense ridge, and with sending the table.
 
 # %%
 everything = fgmp.FedGradMPClassifier("all", **how).fit(table, y, groups=hospital)
@@ -382,8 +383,8 @@ for words, one in (("choice and fit", model), ("all columns", everything)):
 print(f"{'the table':15} {8 * (table.size + y.size) / 4 / 1000:4.0f} kB from each")
 
 # %% [markdown]
-# So the reason to do this is not to save bytes. It is that no row leaves its hospital. `model.report()` lists for an
-# ethics board what left, in which form, when and how protected:
+# So the gain is not in bytes, but that no row leaves its hospital. `model.report()` lists for an ethics board what
+# left, in which form, when and how protected:
 
 # %%
 left = Counter()
@@ -395,12 +396,12 @@ for what, n_bytes in left.most_common():
 # %% [markdown]
 # ## Under masks
 #
-# With `secure=True` every sum is one under masks that cancel, so that a server sees no hospital's own part of it. How
-# many rows a hospital has still goes in the clear. The model is the same up to the rounding of the masked numbers.
+# With `secure=True` every sum is under masks that cancel, so a server sees no hospital's own part of it. The number of
+# rows of a hospital is still sent in the clear. The model is the same up to the rounding of the masked numbers.
 #
-# Masks protect one fit. Whoever fits all hospitals, and then all but one on the same rows, can subtract the two, and
-# has what that hospital added. So what this notebook does "at a hospital that it has never seen" is not to be repeated
-# under masks; what may be asked there is in [the promises](../docs/promises.md). Nor does `sparsity="cv"` do so: with
+# Masks protect one fit. Whoever fits all hospitals, and then all but one on the same rows, can subtract the two and
+# learn what that hospital added. So do not repeat "at a hospital that it has never seen" under masks; [the
+# promises](../docs/promises.md) say what may be asked there. Nor does `sparsity="cv"` leave out one: with
 # `folds="groups"` it holds out two hospitals or more at a time under masks, and so needs four.
 
 # %%
@@ -433,47 +434,47 @@ claim("own-masks", f"heart disease, four hospitals, {masked} features: largest d
 # %% [markdown]
 # ## Where one goes wrong
 #
-# - **Groups that are not passed on.** Inside scikit-learn a pipeline, a search or a cross-validation passes the
-#   hospitals on by metadata routing only ([ten lines](../docs/howto/groups_in_scikit_learn.md)); otherwise each fit
-#   takes all rows for one group, and a warning says so.
-# - **Small hospitals.** One with fewer than `min_rows=5` rows sends nothing, and a warning says so, because the mean of
-#   few rows is nearly a row.
-# - **Classes.** A hospital may have one class only, since sums are added before anything is solved; but those that are
-#   left need both. On a network the server sees no labels, so it is told `classes=`.
-# - **Other units at one hospital.** Centimetres for metres are another column. A fit warns of a column whose spread or
-#   mean is far off the common one, and says at which hospital; under masks it names the column alone.
-# - **Patients of two hospitals.** Then a hospital left out is not unseen, and all measures above are too kind.
-# - **Reading coefficients as effects.** They are ridge estimates of columns that were chosen, and they predict.
+# - **Groups that are not passed on.** Pipelines, searches and cross-validations of scikit-learn pass the hospitals on
+#   by metadata routing only ([ten lines](../docs/howto/groups_in_scikit_learn.md)); otherwise each fit takes all rows
+#   as one group, with a warning.
+# - **Small hospitals.** One with fewer than `min_rows=5` rows sends nothing, with a warning, because the mean of few
+#   rows is nearly a row.
+# - **Classes.** A hospital may have only one class, since sums are added before anything is solved; but those that
+#   remain need both together. On a network the server sees no labels, so it needs `classes=`.
+# - **Other units at one hospital.** Centimetres instead of metres make another column. A fit warns of a column whose
+#   spread or mean is far off the common one, and says at which hospital; under masks it names the column alone.
+# - **Patients of two hospitals.** Then a hospital left out is not unseen, and all measures above are too good.
+# - **Reading coefficients as effects.** They are ridge estimates of selected columns, made to predict.
 #
 # ## The answer
 #
-# Three lines give a logistic model of 10 of 13 features from a table with gaps and categories, with standard errors and
-# with AUC and calibration for each hospital. Hospitals that had no part in the fit are predicted with a mean AUC of
-# 0.807 by a dense ridge on all features, which is that of pooled rows, so that to it rows that stay cost nothing.
-# FedGradMP's sparse model costs a little: 0.789 with the number chosen by the hospitals. Ranks carry over to two of
-# four new hospitals well, levels to one, and 40 patients of its own set a level that is far off anew. What one gains is
-# that rows stay, not bytes.
+# Three lines give a logistic model of 10 of 13 features from a table with gaps and categories, with standard errors
+# and with AUC and calibration for each hospital. Hospitals that had no part in the fit are predicted with a mean AUC
+# of 0.807 by a dense ridge on all features, which is the ridge on pooled rows, so it loses nothing if rows stay.
+# FedGradMP's sparse model has 0.789 with the number chosen by the hospitals. Discrimination transfers well to two of
+# four new hospitals, calibration to one, and 40 patients of its own correct a level that is far off. The gain is that
+# rows stay, not fewer bytes.
 #
 # ## Predict, then change
 #
-# 1. **`given: 3`.** A model that fits on a card. What do three features cost at a new hospital, against five?
+# 1. **`given: 3`.** What do three features, which fit on a card, cost at a new hospital, compared with five?
 #
 #    <details><summary>What comes out</summary>
 #
-#    In the mean next to nothing, 0.788 in place of 0.792: a loss of 0.08 at Budapest, a gain of 0.06 at Switzerland,
-#    which with eight healthy patients says little. Eight columns are left for the card.
+#    On average next to nothing, 0.788 instead of 0.792: a loss of 0.08 at Budapest, and a gain of 0.06 at Switzerland,
+#    which with eight healthy patients says little. Eight columns remain.
 #
 #    ```text
 #    3 given      .830 .834 .789 .700 .788  7.8
 #    ```
 #
 #    </details>
-# 2. **`sparsity: 5`.** The number is given, so nobody has to choose. How many bytes does that save?
+# 2. **`sparsity: 5`.** If the number is given, how many bytes does that save?
 #
 #    <details><summary>What comes out</summary>
 #
-#    Four fifths of them: nearly all that a choice sends are Hessians of models that it does not take. What is left is
-#    about the size of the table.
+#    Four fifths of them: a choice sends mostly Hessians of models that it does not take. The rest is about the size of
+#    the table.
 #
 #    ```text
 #    chosen by 'fedgradmp': 5 features, 13 columns
@@ -481,12 +482,12 @@ claim("own-masks", f"heart disease, four hospitals, {masked} features: largest d
 #    ```
 #
 #    </details>
-# 3. **`seed: 1`.** Other folds: other rows are held out. Is the choice another one?
+# 3. **`seed: 1`.** Other rows are held out. Does the choice change?
 #
 #    <details><summary>What comes out</summary>
 #
-#    Not on all four hospitals: the same ten features. Where a hospital is left out it is, and the mean AUC is 0.800 in
-#    place of 0.789. So how rows are dealt to folds matters as much as how many features one takes.
+#    Not with all four hospitals: it is the same ten features. With one left out it does, and the mean AUC is 0.800
+#    instead of 0.789. So the folds matter as much as the number of features.
 #
 #    ```text
 #    chosen by 'fedgradmp': 10 features, 21 columns
@@ -508,5 +509,4 @@ claim("own-masks", f"heart disease, four hospitals, {masked} features: largest d
 #
 # To deploy what was rehearsed here, copy [examples/hospitals](../examples/hospitals/README.md).
 #
-# Next: [17_flower](17_flower.ipynb), because all of this was one process, and what travels between several is still to
-# be looked at.
+# Next: [16_what_the_server_may_see](16_what_the_server_may_see.ipynb), because sums leave a hospital, too.

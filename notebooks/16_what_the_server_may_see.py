@@ -9,27 +9,26 @@
 # %% [markdown]
 # # What the server may see: in the open, under masks, with noise
 #
-# **Question.** No row leaves a client, but gradients and sums do. What can a server read in them, what do masks take
-# away, and what does noise cost?
+# **Question.** No row leaves a client, but gradients and sums do. What can a server read in them, what do masks hide,
+# and what does noise cost?
 #
 # [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
 #
 # ![A digit, its gradient in the open and under masks, and means over thirty](pictures/16_what_the_server_may_see.png)
 #
-# A client that holds a single image and sends its gradient in the open has sent the image. Under masks the server holds
-# noise, and the mean over thirty clients, which looks like some of them and shows none as it is. Noise on that mean
-# limits what it tells of any one of them, here to a factor of 7.4, which is weak; it also hides most of what the mean
-# was for.
+# A client that holds a single image and sends its gradient in the open has sent the image. Under masks the server gets
+# noise, and the mean over thirty clients, which resembles some images and shows none exactly. Noise on that mean
+# limits what it reveals about any one of them, here to a factor of 7.4, which is weak; it also hides most of the mean.
 #
 # **What you will see**
-# - an image, read out of a gradient;
-# - a round of secure sums by hand, with three clients, and one where a client is lost;
-# - the same for real: what it recovers, and what it costs in bytes;
-# - what differential privacy leaves of a model, with 12 to 3000 clients.
+# - an image read from a gradient;
+# - a round of secure sums by hand, with three clients, and one in which a client is lost;
+# - secure sums in the library: what a run recovers, and what it costs in bytes;
+# - how good a model is under differential privacy, with 12 to 3000 clients.
 #
-# **Where it stands in the paper.** It does not: the paper lets clients send their models in the open. The protocol and
-# the accounting of noise are taken from the references. Every promise of the package, to whom it is made, and what
-# breaks it, is in [the promises](../docs/promises.md).
+# **Where it stands in the paper.** Nowhere: there clients send their models in the open. The protocol and the
+# accounting of noise are taken from the references. Every promise of the package, to whom it is made, and what breaks
+# it, is in [the promises](../docs/promises.md).
 
 # %% tags=["parameters"]
 n_clients = 30  # clients with one image each
@@ -75,8 +74,8 @@ gradients = [np.outer(1 / 10 - (labels == digits[i]), pixels[i] / 16) for i in m
 
 
 # %% [markdown]
-# Now the same under masks. Each pair of clients draws one mask, which one adds and the other subtracts. The numbers are
-# whole multiples of $2^{-40}$ modulo $2^{64}$, and so is a mask: any value is as likely as any other.
+# Now the same under masks. Each pair of clients draws one mask, which one adds and the other subtracts. Numbers and
+# masks are whole multiples of $2^{-40}$ modulo $2^{64}$, and each value of a mask is equally likely.
 
 # %%
 def encoded(values):
@@ -100,10 +99,10 @@ apart = np.abs(total - np.sum(gradients, axis=0)).max()
 print(f"the sum of what was sent is the sum of the gradients up to {apart:.1g}")
 
 # %% [markdown]
-# The sum comes out, and of one client there is nothing to see. Noise goes on top of a sum. Each client's vector is
-# clipped to a length $C$, so that another client in its place moves the mean by at most $2C/N$, and the noise in each
-# entry is a multiple of that: `fgmp.GaussianNoise` computes the smallest one for which probabilities change by a factor
-# of at most $e^\epsilon$.
+# The sum is right, and nothing of one client can be seen. Noise is added to a sum. Each client's vector is clipped to
+# a length $C$, so that replacing a client moves the mean by at most $2C/N$, and the noise in each entry is a multiple
+# of that: `fgmp.GaussianNoise` computes the smallest one for which probabilities change by a factor of at most
+# $e^\epsilon$.
 
 # %%
 lengths = [np.linalg.norm(gradient) for gradient in gradients]
@@ -139,15 +138,14 @@ for where, values in seen.items():
     print(f"{where:22} correlation with an image {np.median(values):.2f} ({min(values):.2f} to {max(values):.2f})")
 
 # %% [markdown]
-# The correlations under masks are those of 64 random numbers with an image. The sum still looks like many of the
-# images, because digits look alike: a sum tells about the group, and this is what it is for. With few clients it tells
-# about each (the first of the changes below).
+# The correlations under masks are those of 64 random numbers with an image. The sum still resembles many of the
+# images, because digits look alike: a sum is meant to describe the group. With few clients it describes each (the
+# first of the changes below).
 #
 # ## A round of secure sums, by hand
 #
-# Masks of pairs alone have a gap: if a client is lost, its masks stay in the sum. So each client also adds a mask of
-# its own, and gives shares of its secrets to the others beforehand. Three clients, one number each, one byte on the
-# wire:
+# If a client is lost, the masks of its pairs stay in the sum. So each client also adds a mask of its own, and gives
+# shares of its secrets to the others beforehand. Take three clients with one number each, and one byte on the wire:
 
 # %%
 values = np.array([37, 5, 250])  # 250 is -6 modulo 256
@@ -163,11 +161,11 @@ print("less the own masks, which the clients open:", (wire.sum() - own.sum()) % 
 print("the sum of the values:", values.sum() % 256)
 
 # %% [markdown]
-# Own masks are opened only for clients whose number has arrived. For a client that was lost after the masks were agreed
-# on, the others open a secret that tells the masks of its pairs in this one sum, and not its own mask; never both.
-# Client 3 sends nothing.
+# Own masks are opened only for clients whose number has arrived. For a client that was lost after the masks were
+# agreed on, the others open a secret that gives the masks of its pairs in this one sum, and not its own mask, never
+# both. Client 3 sends nothing.
 #
-# **Guess first.** Which of the masks above have to be opened, so that the server finds the sum of the other two?
+# **Guess first.** Which of the masks above must be opened for the server to find the sum of the other two?
 
 # %%
 opened = own[0] + own[1] + pairs[0, 2] + pairs[1, 2]
@@ -179,8 +177,8 @@ print("the difference:", (wire[0] + wire[1] - opened) % 256, "and the sum of the
 #
 # `simulate(..., aggregator=fgmp.SecureSum())` does this with X25519 keys, ChaCha20 masks and Shamir's shares; the
 # estimators do it with `secure=True`. Clients agree on keys once in a run. The first sum of a session takes four trips
-# between the server and the clients, each later one two, until a client is lost: then a new session begins. A sum that,
-# beside those of earlier rounds, would tell of a single client is not opened.
+# between the server and the clients, and each later one two, until a client is lost and a new session begins. A sum
+# that, together with earlier ones, would reveal a single client is not opened.
 #
 # Ten clients find five of a thousand atoms, and each is lost in a round with probability 0.1:
 
@@ -207,21 +205,21 @@ print(f"megabytes until recovery is exact: {megabytes[0, 0]:.2g} under masks, {m
 
 # %% [markdown]
 # The protocol adds keys, encrypted shares and opened shares: bytes and work grow with the square of the cohort up to
-# 129 clients, and in larger cohorts each client has about 128 neighbours. [The promises](../docs/promises.md) have what
-# it costs, and which attacks were tried.
+# 129 clients, and in larger cohorts each client has about 128 neighbours. [The promises](../docs/promises.md) list
+# costs and attacks that were tried.
 #
 # ## The price of noise
 #
-# A sum can still tell of a client: ask for it with and without. `aggregator=fgmp.GaussianNoise(epsilon, clip)` clips
-# what each client adds to a sum, and adds noise. Whether a client (a whole hospital, not one patient) has these data or
-# others then changes the probability of any model by a factor of at most $e^\epsilon$, but for a rest of $\delta =
-# 10^{-5}$. That factor is 1.6 at epsilon 0.5, 7.4 at 2 and 2981 at 8: only the smallest of the three hides a client
-# well, and the largest promises next to nothing. The noise is the server's. It protects from whoever sees the model,
-# not from the server (for that there is `then=fgmp.SecureSum()`).
+# Two sums, with and without a client, still reveal it. `aggregator=fgmp.GaussianNoise(epsilon, clip)` clips what each
+# client adds to a sum, and adds noise. Whether a client (a whole hospital, not one patient) has these data or others
+# then changes the probability of any model by a factor of at most $e^\epsilon$, up to $\delta = 10^{-5}$. That factor
+# is 1.6 at epsilon 0.5, 7.4 at 2 and 2981 at 8: only the smallest of the three hides a client well, and the largest
+# promises next to nothing. The server adds the noise. It protects against whoever sees the model, not against the
+# server (for that there is `then=fgmp.SecureSum()`).
 #
-# Noise is divided by the number of clients, so that number decides. Here with 50 features, three atoms and ten rows a
-# client, and clips from other data of the same kind; 12 clients are as many hospitals as a consortium may have. The
-# runs ask for an `insecure_seed` by name, so that the figure repeats itself: whoever knows it takes the noise off.
+# Noise is divided by the number of clients, so that number decides. The runs have 50 features, three atoms, ten rows a
+# client, and clips from other data of the same kind; a consortium of hospitals may have 12 clients. They use an
+# `insecure_seed`, so that the figure can be repeated: whoever knows it can remove the noise.
 
 # %%
 NOISY = {  # a method, its rounds, its clips
@@ -270,10 +268,10 @@ alt(fig, """Relative error against epsilon, a panel for each number of clients: 
     the zero model at small epsilon; with more clients the errors fall.""")
 
 # %% [markdown]
-# *Median and range over three seeds, and one seed with 3000 clients.* FedGradMP is the better choice in the middle: its
-# models are short, a client has rows enough here to solve alone, and noise enters no matrix that is solved with
-# afterwards. With many clients the sums win, because their noise shrinks with $1/N$ and they end at no floor of
-# averages. FedAvg is far from its end after four rounds, which is all that the budget pays for.
+# *Median and range over three seeds, and one seed with 3000 clients.* FedGradMP is better in the middle: its models
+# are short, a client has enough rows here to solve alone, and no noisy matrix has to be inverted. With many clients
+# the sums are better, because their noise shrinks with $1/N$ and averages of local solutions do not limit them. FedAvg
+# is far from converged after four rounds, which is all that the budget allows.
 
 # %% tags=["hide-input"]
 middle = len(epsilons) // 2
@@ -302,20 +300,19 @@ claim("sums-secure",
 # %% [markdown]
 # ## The answer
 #
-# In the open a server that wants to know holds what a client has: the gradient of one image is the image. Under masks
-# it holds noise and one sum; recovery is exact wherever it is in the open, and ten clients send 0.11 MB until then in
-# place of 0.076. Noise protects from whoever sees the model, and a dozen clients are too few: at epsilon = 2 both
-# methods end above the error of the zero model. With 100 clients FedGradMP ends at a relative error of 0.3.
+# In the open a server can learn what a client has: the gradient of one image is the image. Under masks it gets noise
+# and one sum; recovery is exact wherever it is in the open, and ten clients send 0.11 MB until then instead of 0.076.
+# Noise protects against whoever sees the model, but a dozen clients are too few: at epsilon = 2 both methods end above
+# the error of the zero model. With 100 clients FedGradMP ends at a relative error of 0.3.
 #
 # ## Predict, then change
 #
-# 1. **`n_clients: 2`.** Masks work for two clients as well. What does the sum tell?
+# 1. **`n_clients: 2`.** Masks also work for two clients. What does the sum reveal?
 #
 #    <details><summary>What comes out</summary>
 #
-#    Almost all: the sum of two is as good as each, with a correlation of 0.98 to 0.99. And whoever is one of the two
-#    subtracts its own part and has the other's exactly. Masks need a crowd, and so the package refuses what would rest
-#    on one client.
+#    Almost everything: the sum has a correlation of 0.98 to 0.99 with each image. And each of the two can subtract its
+#    own part and has the other's exactly. Masks need many clients, and so the package refuses what would rest on one.
 #
 #    ```text
 #    under masks            correlation with an image 0.02 (0.00 to 0.04)
@@ -323,11 +320,11 @@ claim("sums-secure",
 #    ```
 #
 #    </details>
-# 2. **`image_epsilon: 1000`.** A number that a report might call differentially private. What is left of the image?
+# 2. **`image_epsilon: 1000`.** A report might call this differentially private. What is left of the image?
 #
 #    <details><summary>What comes out</summary>
 #
-#    As much as in the mean without noise, nearly: 0.73 against 0.76. Epsilon is an exponent, and a factor of
+#    Nearly as much as in the mean without noise: 0.73 instead of 0.76. Epsilon is an exponent, and a factor of
 #    $e^{1000}$ promises nothing.
 #
 #    ```text
@@ -341,9 +338,9 @@ claim("sums-secure",
 #
 #    <details><summary>What comes out</summary>
 #
-#    FedGradMP, and by more than at 100: 0.067 against 0.17 at epsilon = 2 (before: 0.3 against 0.53 at 100 clients, and
-#    nearly level at 1000). A client has ten rows for three atoms here, so it can solve alone. The sums overtake only
-#    where their noise is below the floor at which an average of local solutions ends, about 0.04.
+#    FedGradMP, and by more than at 100: 0.067 against 0.17 at epsilon = 2 (before: 0.3 against 0.53 at 100 clients,
+#    and nearly level at 1000). With ten rows for three atoms a client can solve alone. The sums are ahead only if
+#    their noise is below the error at which an average of local solutions ends, about 0.04.
 #
 #    ```text
 #    epsilon 2,   300 clients: FedGradMP           0.067

@@ -9,23 +9,23 @@
 # %% [markdown]
 # # Does a run over Flower end in the same model?
 #
-# **Question.** The clients become processes of their own, and all that they say are messages. Does a run end in the
-# same model as in one process, and what goes over the wire?
+# **Question.** The clients are now separate processes that exchange messages. Does a run end in the same model as in
+# one process, and what is sent?
 #
 # [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
 #
 # ![Objective against bytes that a client sends, over Flower and in one process](pictures/17_flower.png)
 #
-# Over Flower four methods pass through the models that they have in one process, bit for bit, and a client of FedGradMP
-# sends 196 bytes in a round where one of dense FedAvg sends 8048.
+# Over Flower four methods have the same models as in one process, bit for bit, and a client of FedGradMP sends 196
+# bytes in a round where one of dense FedAvg sends 8048.
 #
 # **What you will see**
-# - all that a server knows: a shape, a seed, and a method as JSON;
+# - what a server knows: a shape, a seed, and a method as JSON;
 # - four methods on the simulation engine of [Flower](https://flower.ai), beside `simulate`;
-# - a client that sends garbage, and sums under masks, over the same messages.
+# - a client that sends garbage, and sums under masks.
 #
-# **Where it stands in the paper.** Nowhere: the paper counts on a network. The engine is one machine, its clients are
-# processes that share nothing but messages, and no wire is between them. It needs the extra `flower` of fgmp.
+# **Where it stands in the paper.** Nowhere. The engine runs on one machine, without a network; its clients are
+# processes that share only messages. It needs the extra `flower` of fgmp.
 
 # %% tags=["parameters"]
 n_clients = 6  # N
@@ -74,10 +74,10 @@ method = fgmp.FedGradMP(sparsity, local_iterations=2, batch_size=n_samples // 2)
 print(json.dumps(json.loads(to_json(method)[0]), indent=1)[:230], "...")
 
 # %% [markdown]
-# That is what the server knows: no row is in it, and none in what it sends. A client makes the same method of the JSON,
-# from classes that it has. `OverFlower` carries the messages and is handed to `simulate` in place of a federation. One
-# session of the engine runs all methods, each client reads its own rows from a file, and client 2 sends nan in place
-# of its numbers in the run of seed 99.
+# The server knows this and no row, and sends none. A client makes the same method from the JSON, with classes that it
+# has. `OverFlower` carries the messages and is passed to `simulate` instead of a federation. One session of the engine
+# runs all methods, each client reads its own rows from a file, and in the run of seed 99 client 2 sends nan instead of
+# its numbers.
 
 # %%
 first_order = dict(learning_rate=learning_rate, local_iterations=2)
@@ -130,8 +130,8 @@ here = {name: fgmp.simulate(each, fed, **plan) for name, each in runners.items()
 # %% [markdown]
 # ## The same model, from these bytes
 #
-# **Guess first.** A client of SharedSupportGradMP sends a sketch and the normal equations on thirty features at most.
-# How many bytes is that in a round, beside the 196 of FedGradMP and the 8048 of FedAvg?
+# **Guess first.** A client of SharedSupportGradMP sends a sketch and the normal equations on at most thirty features.
+# How many bytes is that in a round, compared with 196 of FedGradMP and 8048 of FedAvg?
 
 # %%
 def bytes_in_a_round(sent_so_far):
@@ -160,10 +160,9 @@ _ = ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
 
 
 # %% [markdown]
-# *One mark a round. Read where the marks lie, not who wins: the learning rate of FedIterHT and FedAvg is not tuned.*
-# Every cross is in its circle. SharedSupportGradMP sends almost as much as FedAvg, a sketch and the normal equations on
-# thirty atoms at most, which pays where clients have few rows
-# ([14_add_up_before_deciding](14_add_up_before_deciding.ipynb)).
+# *Every cross is in its circle: the objectives are the same. There is one mark a round. Do not compare the methods:
+# the learning rate of FedIterHT and FedAvg is not tuned.* SharedSupportGradMP sends almost as much as FedAvg, which is
+# worth it if clients have few rows ([14_add_up_before_deciding](14_add_up_before_deciding.ipynb)).
 
 # %%
 def same(there, here):
@@ -176,8 +175,8 @@ def same(there, here):
 # %% [markdown]
 # ## Garbage, and masks
 #
-# What client 2 sends is left out and counted, and the run is that of the others. FedAvg is a sum, and so its answers
-# can travel under masks that cancel: the server holds noise and a total.
+# What client 2 sends is left out and counted, and the run is that of the others. FedAvg is a sum, so its answers can
+# be sent under masks that cancel: the server gets noise and a total.
 
 # %%
 liar = runs["liar"]
@@ -219,21 +218,21 @@ claim("flower-secure",
 # %% [markdown]
 # ## The answer
 #
-# Yes: the four methods end in the models that they have in one process, bit for bit, because the random numbers of a
-# client depend on the seed, the round and its id alone. A client of FedGradMP sends 196 bytes a round, of which 120 are
-# numbers, and one of FedAvg 41.1 times as many. A client that sends nan changes nothing but a count, and sums under
-# masks are those of one process. What a real network adds, certificates, keys and machines that vanish, is in
+# Yes: the four methods end in the same models as in one process, bit for bit, because the random numbers of a client
+# depend only on the seed, the round and its id. A client of FedGradMP sends 196 bytes a round, of which 120 are
+# numbers, and one of FedAvg 41.1 times as many. A client that sends nan is left out and counted, and sums under masks
+# are those of one process. What a real network adds, certificates, keys and machines that fail, is in
 # [examples/hospitals](../examples/hospitals/README.md), with the exact commands.
 #
 # ## Predict, then change
 #
-# 1. **`sparsity: 20`.** Twice as many atoms. Whose marks move to the right, and does SharedSupportGradMP stay to the
-#    left of a dense model?
+# 1. **`sparsity: 20`.** With twice as many atoms, whose marks move to the right, and does SharedSupportGradMP stay to
+#    the left of FedAvg?
 #
 #    <details><summary>What comes out</summary>
 #
-#    A client of FedGradMP sends 319 bytes in place of 196, and one of FedAvg 8048 as before. SharedSupportGradMP is far
-#    to the right of it, because the normal equations grow with the square of the sparsity.
+#    A client of FedGradMP sends 319 bytes instead of 196, and one of FedAvg 8048 as before. SharedSupportGradMP is far
+#    to the right of FedAvg, because the normal equations grow with the square of the sparsity.
 #
 #    ```text
 #    FedGradMP: a client sends 319 bytes in a round, of which 240 are numbers
@@ -242,15 +241,14 @@ claim("flower-secure",
 #    ```
 #
 #    </details>
-# 2. **`n_features: 10000`.** Ten times as many features. Who sends ten times as much? And do all four claims still
-#    hold?
+# 2. **`n_features: 10000`.** Which method sends ten times as much? And do all four claims still hold?
 #
 #    <details><summary>What comes out</summary>
 #
 #    FedAvg, whose client sends 408 times what one of FedGradMP does; SharedSupportGradMP sends five times as much as
-#    before. The last claim does not hold any more: `learning_rate: 0.1` is too large for so many features, FedAvg
-#    diverges, and its objective leaves the range of a secure sum, about four million. So it is nan, over Flower as in
-#    one process, and the comparison takes nan for a difference.
+#    before. The last claim no longer holds: `learning_rate: 0.1` is too large for so many features, FedAvg diverges,
+#    and its objective leaves the range of a secure sum, about four million. So it is nan, over Flower as in one
+#    process, and the comparison counts nan as a difference.
 #
 #    ```text
 #    FedGradMP: a client sends 196 bytes in a round, of which 120 are numbers
@@ -266,8 +264,8 @@ claim("flower-secure",
 #
 #    <details><summary>What comes out</summary>
 #
-#    They stay at rounding, and their marks go on to the right alone. A client of FedGradMP sends 196 bytes in every
-#    round, whatever has been found. SharedSupportGradMP sends a little more than in four rounds, because in the first
+#    They stay at rounding, and their marks only move to the right. A client of FedGradMP sends 196 bytes in every
+#    round, whatever has been found. SharedSupportGradMP sends a little more a round than in four, because in the first
 #    round its model is empty and the equations are shorter.
 #
 #    ```text
@@ -281,5 +279,4 @@ claim("flower-secure",
 # - D. J. Beutel et al., *Flower: a friendly federated learning research framework*, arXiv 2007.14390, 2020.
 # - K. Bonawitz et al., *Practical secure aggregation for privacy-preserving machine learning*, CCS 2017.
 #
-# Next: [18_errata_checked](18_errata_checked.ipynb), because the methods run as they are written, and what is left is
-# to see where the paper's formulas do.
+# Next: [18_errata_checked](18_errata_checked.ipynb), which checks the paper's formulas.
