@@ -9,31 +9,30 @@
 # %% [markdown]
 # # Errata, checked: where formula and proof differ, which is right?
 #
-# **Question.** At some places of the paper a printed formula is not what its own proof gives. How large is the
-# difference, and does the statement survive it?
+# **Question.** In some places of the paper a printed formula is not what its own proof gives. How large is the
+# difference, and is the statement still true?
 #
 # [![Run this notebook](pictures/run.svg)](../README.md#three-ways-in)
 #
 # ![Printed value over derived value at six places of the paper, and what can be proved](pictures/18_errata_checked.png)
 #
 # In each row the printed formula is smaller than what its proof gives, so it promises more. Where the proof has a gap,
-# another argument gives the statement all the same: the open diamond, what can be proved, is never above the printed
-# value. So Theorem 1 stands as printed, and so do Lemmas 1 to 3, where $2\rho^- > \rho^+$ (entry 2). Four statements
-# beside it are false as printed, in their constants; they fail below, on small examples. One row is a misprint. None of
-# this touches the algorithm.
+# another argument gives the statement: the open diamond, what can be proved, is never above the printed value. So
+# Theorem 1 holds as printed, and so do Lemmas 1 to 3, if $2\rho^- > \rho^+$ (entry 2). Four other statements are false
+# as printed, in their constants; small examples below show it. One row is a misprint. The algorithm is not affected.
 #
 # **What you will see**, in the order of the paper:
 # - two constants that share the name of restricted smoothness;
 # - three slips in Lemma 3, two in the statement of Theorem 1, one in the corollary on $f$;
 # - what one local iteration costs, solver by solver;
-# - the addend of inexact solvers, with two features, and with four atoms, that exceed it;
+# - the addend of inexact solvers, which is exceeded with two features, and with four atoms;
 # - a power in the theorem on client sampling;
-# - the appendix: two lemmas and a theorem that fail, each on an example of a few lines, a theorem that can never
-#   promise anything, and its repair;
+# - the appendix: two lemmas and a theorem with counterexamples of a few lines, a theorem whose condition can never be
+#   met, and its repair;
 # - what balls, logistic and softmax losses, and dictionaries need.
 #
 # **Where it is in the paper.** [ERRATA.md](../ERRATA.md) has the whole list with lines, derivations and weights; here
-# its numbers are measured. Entries 1, 8 and 12 are beside the runs, in
+# its numbers are measured. Entries 1, 8 and 12 are in
 # [07_minibatches_solvers_cohorts](07_minibatches_solvers_cohorts.ipynb). The names of the statements are those of
 # [06_convergence_theorem](06_convergence_theorem.ipynb). We read the preprint; the journal's version may differ.
 
@@ -77,8 +76,8 @@ from fgmp.solvers import RestrictedProblem, minimise_on
 # %% [markdown]
 # ## The formulas as printed
 #
-# `fgmp.theory` has every formula as it can be proved. Beside it, three as the paper prints them, for exact projections
-# and full batches where nothing else is said:
+# `fgmp.theory` has every formula as it can be proved. Here are three as the paper prints them, for exact projections
+# and full batches unless noted:
 
 # %%
 def beta_2_printed(low, high, eta, theta=np.inf, L=None):  # Lemma 3, line 615
@@ -106,8 +105,8 @@ def appendix_printed(low, high, theta, upper_tau, eta=1.0):  # the last theorem,
 
 
 # %% [markdown]
-# The values of six places, with constants for which the slips show. (Other constants give other ratios.) The last
-# number is what can be proved: for Lemma 3 nothing more than 1 is needed, because its left side never exceeds the error
+# These are the values of six places, with constants for which the slips show. (Other constants give other ratios.) The
+# last number is what can be proved: for Lemma 3 the value 1 is enough, because its left side never exceeds the error
 # before; for Theorem 1 and the corollary on $f$ it is the printed value itself.
 
 # %%
@@ -155,16 +154,15 @@ alt(fig, "Six places of the paper: the printed value over the derived one is bel
 # %% [markdown]
 # *At each place the printed value is smaller than what its proof gives. Each point is the quotient of the two, for
 # $\eta_1 = 1.5$ (first row) and 100 (fifth), $\tau$ and $2\tau$ (third), $\nu = 0$ in units of $\delta^2$ (fourth),
-# and $\mu = 1/2$ (last). Open diamonds are what can be proved by another argument, where there is one: at or below the
-# printed value, so that the statement stands. Now one by one.*
+# and $\mu = 1/2$ (last). Open diamonds are what can be proved by another argument, where there is one.*
 #
 # ## Two kinds of smoothness
 #
-# *Entry 14.* Assumption 2 is not printed as a bound on curvature. It bounds the *whole* gradient:
-# $\|\nabla g(x_1) - \nabla g(x_2)\| \le \rho^+_\tau \|x_1 - x_2\|$ for sparse differences. For the squared loss this
-# asks for $\max_S \|\frac1m B^\top B_S\|$, which counts all features. It implies the descent lemma, whose constant
-# $\max_S \|\frac1m B_S^\top B_S\|$ is never larger. Section IV-D of the paper calls the second one RSS. On a wide
-# client they differ:
+# *Entry 14.* Assumption 2 as printed is not a bound on curvature. It bounds the *whole* gradient: $\|\nabla g(x_1) -
+# \nabla g(x_2)\| \le \rho^+_\tau \|x_1 - x_2\|$ for sparse differences. For the squared loss this asks for $\max_S
+# \|\frac1m B^\top B_S\|$, which counts all features. It implies the descent lemma, whose constant $\max_S \|\frac1m
+# B_S^\top B_S\|$ is never larger. Section IV-D of the paper calls the second one RSS. If a client has more features
+# than rows they differ:
 
 # %%
 def two_readings(seed):
@@ -174,23 +172,23 @@ def two_readings(seed):
 
 
 # %% [markdown]
-# Which one do the proofs need? With exact projections, the curvature is enough: Lemmas 2 and 3 use the descent lemma
-# and gradients projected onto $4\tau$ features. With inexact gradient projections (the selection of a client is within
-# a factor $\eta_1 > 1$ of the best), and in the appendix's lemma on the variance, the whole gradient. In the other
+# With exact projections, the proofs need only the curvature: Lemmas 2 and 3 use the descent lemma and gradients
+# projected onto $4\tau$ features. With inexact gradient projections (the selection of a client is within a factor
+# $\eta_1 > 1$ of the best), and in the appendix's lemma on the variance, they need the whole gradient. In the other
 # notebooks all projections are exact, and $\rho^+$ is the curvature.
 #
 # ## Slips in Lemma 3
 #
-# *Entry 3: $\beta_2$ for $\eta_1 > 1$.* Let $s = \sqrt{\eta_1^2 - 1}/\eta_1$ and $L^2 = \mathbb{E}\rho^{+2}$.
-# The last step of the proof divides the sum of $\rho^+$ and $1/\theta^2$ by $\eta_1^2$, and so do the statement and
-# Theorem 1. Nothing before gives that division. The proof gives $\frac{2}{\rho^-}(\rho^+ + \theta^{-2} - \rho^- +
-# s\,(3L^2 + 1))$, which is larger.
+# *Entry 3: $\beta_2$ for $\eta_1 > 1$.* Let $s = \sqrt{\eta_1^2 - 1}/\eta_1$ and $L^2 = \mathbb{E}\rho^{+2}$. The last
+# step of the proof divides the sum of $\rho^+$ and $1/\theta^2$ by $\eta_1^2$, and so do the statement and Theorem 1.
+# Nothing before justifies that division. The proof gives $\frac{2}{\rho^-}(\rho^+ + \theta^{-2} - \rho^- + s\,(3L^2 +
+# 1))$, which is larger.
 #
-# Does the *statement* fail with it? No. The left side of Lemma 3 is at most $\|x_k - x^*\|^2$, so where the printed
-# $\beta_2$ is 1 or more there is nothing to show. Where it is below 1, the proof has room: it may use $u^2 \le (4 -
-# 2\sqrt2)\,c/a + 8b^2/a^2$ in place of $2c/a + 8b^2/a^2$, and weights in its inequalities of the arithmetic and
-# geometric mean. The same $\xi_2$ then goes with $\beta_2 = (4 - 2\sqrt2)\,[(\rho^+ + \theta^{-2})/\rho^- - 1 + s\,(3 L
-# + 0.2)/\rho^-]$. Here $L$ is at sparsity $\tau$, and $3L$ stands for twice the constant of the gradient of $f_i$: a
+# The *statement* is true nevertheless. The left side of Lemma 3 is at most $\|x_k - x^*\|^2$, so if the printed
+# $\beta_2$ is 1 or more there is nothing to show. If it is below 1, the proof can be sharpened: it may use $u^2 \le
+# (4 - 2\sqrt2)\,c/a + 8b^2/a^2$ in place of $2c/a + 8b^2/a^2$, and weights in its inequalities of the arithmetic and
+# geometric mean. The same $\xi_2$ then goes with $\beta_2 = (4 - 2\sqrt2)\,[(\rho^+ + \theta^{-2})/\rho^- - 1 + s\,(3
+# L + 0.2)/\rho^-]$. Here $L$ is at sparsity $\tau$, and $3L$ stands for twice the constant of the gradient of $f_i$: a
 # printed $\beta_2$ below 1 forces $\rho^+ \le 1.5\,\rho^- \le 1.5\,L$, whatever the dictionary. (Line by line in
 # [ERRATA.md](../ERRATA.md).)
 
@@ -207,7 +205,7 @@ derived = np.array([theory.beta_2(1.0, 1.02, eta_1=eta, upper_squared=1.02**2) f
 
 
 # %% [markdown]
-# Compare what the room gives with the printed value, over constants of all sizes:
+# We compare the sharper proof with the printed value, over constants of all sizes:
 
 # %%
 def leeway(seed, count=200_000):
@@ -223,10 +221,10 @@ def leeway(seed, count=200_000):
 ratios = np.array([leeway(seed) for seed in range(n_seeds)])
 
 # %% [markdown]
-# *Entry 4: that $\beta_2$ depends on the unit of the loss.* Measure $f$ in other units: $\rho^-$
-# and $\rho^+$ are multiplied by a constant, and the algorithm does not change at all. But $3\,\mathbb{E}\rho^{+2} +
-# 1$ adds a squared curvature to a plain number. (The proof balances two terms of different units by $ab \le (a^2 +
-# b^2)/2$. A weight, as with $\theta$, would cure it.)
+# *Entry 4: that $\beta_2$ depends on the unit of the loss.* If $f$ is measured in other units, $\rho^-$ and $\rho^+$
+# are multiplied by a constant, and the algorithm does not change. But $3\,\mathbb{E}\rho^{+2} + 1$ adds a squared
+# curvature to a plain number. (The proof balances two terms of different units by $ab \le (a^2 + b^2)/2$. A weight, as
+# with $\theta$, would repair it.)
 
 # %% tags=["hide-input"]
 units = np.geomspace(0.01, 100, 400)
@@ -238,19 +236,19 @@ ax.set(title=r"The same clients in other units, $\eta_1 = 1.01$")
 alt(fig, "beta_2 against the unit of the loss, 0.01 to 100: it is smallest near 1, and far larger at both ends.")
 
 # %% [markdown]
-# *Entries 5 and 6, and a misprint.* The proof takes $\Delta = x^* - x_k$ and, as long as it, a
-# vector $z$ along the projected gradient. That vector is divided by $\|P_\Gamma g_{i,j}\|$, where the norm of the
-# gradient $\|P_\Gamma \nabla g_{i,j}\|$ is meant. The constants $\rho^+_\tau$ in the bound for $\|P^\perp_\Gamma \nabla
-# g_{i,j}\|$ are applied to $x_k - x^*$, which is $2\tau$-sparse; the room above covers that, too. And at the end the
-# proof puts $u = \mathbb{E}\|\Delta - z\|$ where it needs $u^2 = \mathbb{E}\|\Delta - z\|^2$. By Jensen
-# $(\mathbb{E}\|\Delta - z\|)^2 \le \mathbb{E}\|\Delta - z\|^2$, and not the other way round: for two equally likely
-# minibatches with the distances 0 and 1 the left side is 1/4 and the right side 1/2. The argument survives with $u =
-# (\mathbb{E}\|\Delta - z\|^2)^{1/2}$.
+# *Entries 5 and 6, and a misprint.* The proof takes $\Delta = x^* - x_k$ and a vector $z$ of the same length along the
+# projected gradient. That vector is divided by $\|P_\Gamma g_{i,j}\|$, where the norm of the gradient $\|P_\Gamma
+# \nabla g_{i,j}\|$ is meant. The constants $\rho^+_\tau$ in the bound for $\|P^\perp_\Gamma \nabla g_{i,j}\|$ are
+# applied to $x_k - x^*$, which is $2\tau$-sparse; the sharper proof covers that, too. And at the end the proof puts $u
+# = \mathbb{E}\|\Delta - z\|$ where it needs $u^2 = \mathbb{E}\|\Delta - z\|^2$. By Jensen $(\mathbb{E}\|\Delta -
+# z\|)^2 \le \mathbb{E}\|\Delta - z\|^2$, and not the reverse: for two equally likely minibatches with the distances 0
+# and 1 the left side is 1/4 and the right side 1/2. The argument is right with $u = (\mathbb{E}\|\Delta -
+# z\|^2)^{1/2}$.
 #
 # ## What the statement leaves out
 #
-# *Entry 2: a condition of Theorem 1.* The remark behind the theorem says that $\kappa < 1$ is needed. It does not say
-# that $2\rho^- > \rho^+$ is.
+# *Entry 2: a condition of Theorem 1.* The remark after the theorem says that $\kappa < 1$ is needed, but not that
+# $2\rho^- > \rho^+$ is.
 #
 # **Guess first.** Take $\rho^- = 1$, $\rho^+ = 3$ and $K = 1$. Is the printed $\kappa$ below 1?
 
@@ -262,12 +260,12 @@ print(f"printed: kappa = {kappa:.3g} for K = 1, which is below 1")
 
 
 # %% [markdown]
-# It is, because $\beta_1$ is negative without the condition, and an odd $K$ gives a negative "rate".
+# It is, because without the condition $\beta_1$ is negative, and an odd $K$ gives a negative "rate".
 #
-# The condition is an artefact of the proof of Lemma 2. Where $\nabla f_i(x^*) = 0$, one can show that $\|b
-# - x^*\|^2 \le \frac{\rho^+}{\rho^-}\|P^\perp_{\hat\Gamma}(b - x^*)\|^2$ for every $\rho^\pm$: compare a gradient step
-# of length $1/\rho^+$ from $b$ towards $x^*$ with $b$ itself. A check on clients whose condition is far too large for
-# the printed lemma:
+# The condition comes from the proof of Lemma 2. If $\nabla f_i(x^*) = 0$, one can show that $\|b - x^*\|^2 \le
+# \frac{\rho^+}{\rho^-}\|P^\perp_{\hat\Gamma}(b - x^*)\|^2$ for every $\rho^\pm$: compare a gradient step of length
+# $1/\rho^+$ from $b$ towards $x^*$ with $b$ itself. We check this on clients whose condition number is far too large
+# for the printed lemma:
 
 # %%
 def missed_share(seed):
@@ -281,30 +279,30 @@ def missed_share(seed):
 
 
 # %% [markdown]
-# *Entry 7: one $\nu$ for all clients.* The printed induction arrives at $\sum_i p_i\,\nu(i)\,S(i)$ with $S(i) =
-# 1 + \mu(i) + \dots + \mu(i)^{K-1}$. The statement has one $\nu$, the mean of the $\nu(i)$ with a maximum inside, times
-# $\sum_i p_i\,S(i)$. If clients with large $\mu(i)$ also have large $\nu(i)$, the mean of the products is *larger* than
-# the product of the means. So the step does not follow; but the statement is true. The mean of the clients' errors
-# $e_i$ is no longer than the mean of their lengths (Minkowski, where the paper has Jensen), and with $A = \|x_t -
+# *Entry 7: one $\nu$ for all clients.* The printed induction arrives at $\sum_i p_i\,\nu(i)\,S(i)$ with $S(i) = 1 +
+# \mu(i) + \dots + \mu(i)^{K-1}$. The statement has one $\nu$, the mean of the $\nu(i)$ with a maximum inside, times
+# $\sum_i p_i\,S(i)$. If clients with large $\mu(i)$ also have large $\nu(i)$, the mean of the products is *larger*
+# than the product of the means. So the step is not justified, but the statement is true. The mean of the clients'
+# errors $e_i$ is no longer than the mean of their lengths (by Minkowski; the paper uses Jensen), and with $A = \|x_t -
 # x^*\|^2$
 #
 # $$\mathbb{E}\Big\|\sum_i p_i e_i\Big\|^2 \le \Big(\sum_i p_i \sqrt{A\mu(i)^K + \nu(i) S(i)}\Big)^2 \le \sum_i p_i
 # S(i)\;\sum_i p_i \Big(\nu(i) + \frac{A\mu(i)^K}{S(i)}\Big) \le A\sum_i p_i\mu(i)^K + \sum_i p_i\nu(i)\;\sum_i p_i
 # S(i).$$
 #
-# The middle step is Cauchy and Schwarz, the last one Chebyshev: $S$ and $\mu^K/S$ both grow with $\mu$. The two sums
-# can be in either order, and `theory.theorem1` returns the smaller residual. Two clients, one perfect, one not, are the
-# `pair` of the first cells.
+# The middle step is by Cauchy and Schwarz, the last one by Chebyshev, as $S$ and $\mu^K/S$ both grow with $\mu$. The
+# two sums can be in either order, and `theory.theorem1` returns the smaller residual. The `pair` of the first cells
+# has a perfect client and another.
 #
 # ## The corollary on $f$
 #
 # *Entry 9.* $\mathbb{E} f(x_t) \le f(x^*) + \frac{1}{2\rho}\|\nabla f(x^*)\|^2 + \rho\,(\text{the bound of Theorem
-# 1})$. Is sparsity $\tau$ enough for $\rho$? The proof uses an inequality for each pair of points, and $x_t - x^*$
-# has up to $2\tau$ nonzeros: $f(x) \le f(x^*) + \langle\nabla f(x^*), x - x^*\rangle + \frac\rho2\|x - x^*\|^2$ (line
-# 1467). Take two features with $H = \begin{pmatrix}1 & 0.3\\ 0.3 & 1\end{pmatrix}$, $f(x) = \frac12(x - e_1)^\top H(x -
-# e_1)$ and $\tau = 1$. The condition of entry 2 is met: $\rho^- = 0.7$, $\rho^+ = 1.3$, $2\rho^- > \rho^+$.
-# At sparsity 1 the curvature is 1 (and $\sqrt{1.09} = 1.044$ as Assumption 2 has it, with the whole gradient), at
-# sparsity 2 it is 1.3. Look at the minimiser $x^* = e_1$, where the gradient vanishes, and at $x = -e_2$:
+# 1})$. Is sparsity $\tau$ enough for $\rho$? The proof uses an inequality for pairs of points, and $x_t - x^*$ has up
+# to $2\tau$ nonzeros: $f(x) \le f(x^*) + \langle\nabla f(x^*), x - x^*\rangle + \frac\rho2\|x - x^*\|^2$ (line 1467).
+# Take two features with $H = \begin{pmatrix}1 & 0.3\\ 0.3 & 1\end{pmatrix}$, $f(x) = \frac12(x - e_1)^\top H(x - e_1)$
+# and $\tau = 1$. The condition of entry 2 is met: $\rho^- = 0.7$, $\rho^+ = 1.3$, $2\rho^- > \rho^+$. At sparsity 1
+# the curvature is 1 (and $\sqrt{1.09} = 1.044$ by Assumption 2, with the whole gradient), at sparsity 2 it is 1.3. We
+# compare the minimiser $x^* = e_1$, where the gradient vanishes, with $x = -e_2$:
 
 # %%
 bent, x_star, x = np.array([[1, 0.3], [0.3, 1]]), np.array([1.0, 0.0]), np.array([0.0, -1.0])
@@ -315,12 +313,11 @@ left, right = step @ bent @ step / 2, [value / 2 * step @ step for value in rho]
 # %% [markdown]
 # So line 1467 needs $2\tau$. (With 0.04 in place of 0.3, $\kappa < 1$ for $K \ge 6$, and it is 1.04 against 1 and
 # 1.001.) The corollary has twice its last term, $\rho\,\|x - x^*\|^2$ (line 1470), which is 2 here, enough for 1.3.
-# That is no luck: where $\nabla f(x^*) = 0$, the condition $2\rho^- > \rho^+$ at $4\tau$ makes $\rho_{2\tau}$ less than
-# $2\rho_\tau$, so that line 1470 is true there in every dictionary. For a minimiser over all $\tau$-sparse vectors more
-# than that is true, in the standard basis: $f(x) \le f(x^*) + \rho\,\|x - x^*\|^2$ for every $\tau$-sparse $x$, with
-# $\rho$ at sparsity $\tau$ and no gradient at all, whatever the condition. *Outside* of the conditions line 1470 fails
-# in a coherent dictionary: two atoms at a small angle, and a misfit that is steep across them, with $\rho^+/\rho^- =
-# 10$.
+# This is so in general: if $\nabla f(x^*) = 0$, the condition $2\rho^- > \rho^+$ at $4\tau$ makes $\rho_{2\tau}$ less
+# than $2\rho_\tau$, so line 1470 is true in every dictionary. For a minimiser over all $\tau$-sparse vectors, in the
+# standard basis, more is true: $f(x) \le f(x^*) + \rho\,\|x - x^*\|^2$ for every $\tau$-sparse $x$, with $\rho$ at
+# sparsity $\tau$ and no gradient at all, whatever the condition. *Without* the condition line 1470 fails in a coherent
+# dictionary: two atoms at a small angle, and a loss of large curvature across them, with $\rho^+/\rho^- = 10$.
 
 # %%
 pair_of_atoms, steep = np.array([[1, 0], [np.cos(0.1), np.sin(0.1)]]), np.diag([1, 1 / np.sin(0.1)])
@@ -331,11 +328,11 @@ print(f"f(x) - f(x*) = {off @ steep @ off / 2:.3g}; right sides {sides[0]:.3g} (
 
 
 # %% [markdown]
-# What of a minimiser with a gradient? The corollary stands there, too. Theorem 1 needs $\rho^+ < 2\rho^-$ at $4\tau$,
-# so the curvature is below $2\rho_\tau$ along every such difference. With the quadratic inequality of Lemma 3 solved
-# more sharply, two thirds of the printed bound of $\|x_t - x^*\|^2$ are enough, and $\frac32 \cdot \frac23 = 1$
-# ([ERRATA.md](../ERRATA.md) has the lines). Now try to break what holds at minimisers, on data with columns that are
-# nearly alike:
+# The corollary also holds at a minimiser with a gradient. Theorem 1 needs $\rho^+ < 2\rho^-$ at $4\tau$, so the
+# curvature is below $2\rho_\tau$ along every such difference. If the quadratic inequality of Lemma 3 is solved more
+# sharply, two thirds of the printed bound of $\|x_t - x^*\|^2$ are enough, and $\frac32 \cdot \frac23 = 1$
+# ([ERRATA.md](../ERRATA.md) has the lines). We test the inequality at minimisers on data with nearly identical
+# columns:
 
 # %%
 def worst_ratio(seed, points=200):
@@ -359,8 +356,7 @@ def worst_ratio(seed, points=200):
 # columns. (The paper speaks of $\tau$ dimensions, and of constants at sparsity $\tau$; the orders in $\tau$ are the
 # same.) For SVRG and SAG it prints $O(m + c \log(1/\delta))$ gradients of single rows, with $m$ rows and the condition
 # number $c$ of the restricted problem. The works that it cites have $O((m + c)\log(1/\delta))$, and so has the table,
-# in passes over the rows. What it calls steps, in $O(m\,c\log(1/\delta))$ for gradient descent, are gradients of single
-# rows too.
+# in passes over the rows. Its $O(m\,c\log(1/\delta))$ steps of gradient descent are gradients of single rows, too.
 #
 # | solver | one step | steps to the accuracy $\delta$ |
 # |---|---|---|
@@ -370,8 +366,8 @@ def worst_ratio(seed, points=200):
 # | Newton, or exact least squares | $O(m\,\tau^2 + \tau^3)$ | 1 for the squared loss |
 #
 # (For squared rows of unequal length, $c$ of SVRG is the largest curvature of a single row over the smallest of $f_i$,
-# which is larger.) Count the steps of gradient descent, which are the same on every machine, for one client whose
-# entries have mean zero, and for one with a common mean: its columns are alike, so its $c$ is larger.
+# which is larger.) We count the steps of gradient descent, which are the same on every machine, for a client whose
+# entries have mean zero, and for one with a common mean, whose columns are alike, so that its $c$ is larger.
 
 # %%
 taus, cost_accuracy = [4, 8, 16, 32, 64, 128], 1e-6
@@ -416,18 +412,17 @@ alt(fig, "Steps of gradient descent against the sparsity, 4 to 128. They grow sl
 # \le 2\|u\|^2 + 2\|v\|^2$ the proof turns $\nu$ into $2\nu + 2(1 + \eta_2)^2\delta^2$, which is $2\nu + 8\delta^2$
 # for exact pruning. The statement prints $\nu + \delta^2$. (In the proof, an index $K - 1$ should be $K$.)
 #
-# Is the printed $\nu + \delta^2$ too small, or does the proof give too much? It is too small, even in the standard
-# basis, where the pruning is inexact. One client, two features, $\tau = 1$ and $f = \frac12\|x - x^*\|^2$ with $x^* =
-# (\eta_2\delta, 0)$. The solution $b = (\eta_2\delta, \delta)$ is off by $\delta$. To keep its second entry leaves a
-# rest of $\eta_2\delta$, $\eta_2$ times the best rest: an $\eta_2$-projection may do that, in every round. The squared
-# error is $(\eta_2^2 + 1)\,\delta^2$, the printed bound $4\delta^2$, as $\kappa = \nu = 0$. The worst example of its
-# kind has $\frac12(2 + \eta_2^2 + \sqrt{\eta_2^4 + 4\eta_2^2})$ in place of $\eta_2^2 + 1$, and breaks the bound for
-# every $\eta_2 > \frac32$.
+# The printed $\nu + \delta^2$ is too small, even in the standard basis, if the pruning is inexact. Take one client,
+# two features, $\tau = 1$ and $f = \frac12\|x - x^*\|^2$ with $x^* = (\eta_2\delta, 0)$. The solution $b =
+# (\eta_2\delta, \delta)$ is off by $\delta$. Keeping its second entry leaves a rest of $\eta_2\delta$, $\eta_2$ times
+# the best rest: an $\eta_2$-projection may do that in every round. The squared error is $(\eta_2^2 + 1)\,\delta^2$,
+# the printed bound $4\delta^2$, as $\kappa = \nu = 0$. The worst example of its kind has $\frac12(2 + \eta_2^2 +
+# \sqrt{\eta_2^4 + 4\eta_2^2})$ in place of $\eta_2^2 + 1$, and breaks the bound for every $\eta_2 > \frac32$.
 #
-# With exact pruning, in a general dictionary, the printed bound fails, too. Two clients in $\mathbb{R}^3$ have $f_i =
+# In a general dictionary the printed bound fails with exact pruning, too. Two clients in $\mathbb{R}^3$ have $f_i =
 # \frac12\|x - x^*\|^2$, so $\kappa = \nu = 0$ and the printed bound is $4\delta^2$ after one round. Four atoms are
-# nearly parallel: one is $x^*$ itself; two lie so that a solution that is off by $\delta$ is pruned to them; the last
-# lies so that their mean is pruned to it.
+# nearly parallel: one is $x^*$ itself, two are such that a solution that is off by $\delta$ is pruned to them, and the
+# last such that their mean is pruned to it.
 
 # %%
 delta, shrink = 1e-3, 0.99  # a little closer than a tie
@@ -469,15 +464,15 @@ alt(fig, "Four atoms as squares, a dashed circle of radius two around one of the
 
 
 # %% [markdown]
-# *Squares are the atoms, blue arrows are prunings: each takes a red point to the nearest line through an atom. The
-# server's answer ends outside of the circle of the printed bound.* (For exact pruning in the standard basis the printed
-# bound is open: we know neither a proof nor a counterexample.)
+# *The server's answer ends outside the circle of the printed bound. Squares are the atoms, blue arrows are prunings:
+# each takes a red point to the nearest line through an atom.* (For exact pruning in the standard basis the question is
+# open: we know neither a proof nor a counterexample.)
 #
 # ## Cohorts: the power of $\mu$
 #
 # *A misprint, line 974.* The $\mu$ of the theorem on client sampling already carries the power $K$, and then $(1 -
-# \mu^K)/(1 - \mu)$ takes the power again. The proof has $\mu = \max_i (1+\eta_2)^2\beta_1\beta_2$ there. The factor as
-# printed, and as derived, with the measured constants of nearly orthonormal clients:
+# \mu^K)/(1 - \mu)$ takes the power again. The proof has $\mu = \max_i (1+\eta_2)^2\beta_1\beta_2$ there. Here is the
+# factor as printed and as derived, with the measured constants of nearly orthonormal clients:
 
 # %%
 def largest_mu(seed):
@@ -488,9 +483,9 @@ def largest_mu(seed):
 # %% [markdown]
 # ## The appendix
 #
-# *Entry 20.* The lemma on the variance bounds $3\|\nabla f_i(x) - \nabla f_i(x^*)\|^2$ by $3\bar\rho^+\|x - x^*\|^2$
-# where the square is due. In the standard basis the lemma is true. In the two atoms above it is false: take $x$ the
-# second atom, $x^*$ its shadow on the first, and two minibatches with Hessians $2H$ and $0$.
+# *Entry 20.* The lemma on the variance bounds $3\|\nabla f_i(x) - \nabla f_i(x^*)\|^2$ by $3\bar\rho^+\|x - x^*\|^2$,
+# without squaring $\bar\rho^+$. In the standard basis the lemma is true. With the two atoms above it is false: let $x$
+# be the second atom, $x^*$ its projection onto the first, and take two minibatches with Hessians $2H$ and $0$.
 
 # %%
 shift = pair_of_atoms[1] - np.cos(0.1) * pair_of_atoms[0]
@@ -500,12 +495,13 @@ at_tau, at_four_tau = np.array([2 * readings[1], 0]), np.array([2 * steep.max(),
 lemma_20 = 3 * np.mean(at_tau**2 + at_four_tau) * shift @ shift
 
 # %% [markdown]
-# *Entry 21.* Following the printed proof of the next lemma to the end, $\beta_2$ gains $6\theta^2(\mathbb{E}\rho^{+2} +
-# \bar\rho^{+2})/\rho^-$, where the paper prints half of that, with the unsquared $\bar\rho^+$. (Its $c$ forgets to
-# double an inequality. The term with $\mathbb{E}\|\nabla g_{i,j}(x^*)\|^2$ in $\xi_2$ loses the factor $1/\rho^-$ on
-# the way, and the term with $s$ loses $2/\rho^-$.) The lemma and its own proof print different $\beta_2$. That of the
-# lemma has $\rho^+$ where its square belongs, and so depends on the unit of the loss. Ten minibatches break it: one
-# sees all features alike, nine see a direction in which the wanted feature is the weakest, and choose the other two.
+# *Entry 21.* Following the printed proof of the next lemma to the end, $\beta_2$ gains
+# $6\theta^2(\mathbb{E}\rho^{+2} + \bar\rho^{+2})/\rho^-$, where the paper prints half of that, with the unsquared
+# $\bar\rho^+$. (Its $c$ misses a factor of 2. The term with $\mathbb{E}\|\nabla g_{i,j}(x^*)\|^2$ in $\xi_2$ loses the
+# factor $1/\rho^-$ on the way, and the term with $s$ loses $2/\rho^-$.) The lemma and its own proof print different
+# $\beta_2$. That of the lemma has $\rho^+$ instead of its square, and so depends on the unit of the loss. Ten
+# minibatches are a counterexample: one sees all features alike, nine see a direction in which the true feature is the
+# weakest, and select the other two.
 
 # %%
 v, unit = np.array([0.5, 0, 1, 1, 0, 0, 0, 0]), np.eye(8)[0]
@@ -518,10 +514,10 @@ lemma_21 = 4 * (mean_upper + 1 / square - least) / least + 3 * square * (mean_up
 
 # %% [markdown]
 # *Entry 22.* The theorem prints the other $\beta_2$, that of the proof. For exact gradient projections it is never
-# below $2\sqrt6$, and the theorem says nothing. For a bad one, $\eta_1 = 100$, it is small, says much, and is false.
-# One client, four features, the Hessian nearly the identity: $0.555\,(I + 0.011\,(e_1u^\top + ue_1^\top))$ with $u =
-# (0, 1, 1, 1)$, and $x^* = e_1$, $\tau = K = 1$. The gradient's large entry is the first; but whoever takes the second
-# and the third leaves less than 100 times the best rest, and may.
+# below $2\sqrt6$, and the theorem says nothing. For a bad one, $\eta_1 = 100$, it is small, and the theorem is false.
+# Take one client and four features, with the Hessian nearly the identity: $0.555\,(I + 0.011\,(e_1u^\top +
+# ue_1^\top))$ with $u = (0, 1, 1, 1)$, and $x^* = e_1$, $\tau = K = 1$. The gradient's large entry is the first, but a
+# selection of the second and the third leaves less than 100 times the best rest, and so is allowed.
 
 # %%
 H = 0.555 * (np.eye(4) + 0.011 * (np.outer(np.eye(4)[0], [0, 1, 1, 1]) + np.outer([0, 1, 1, 1], np.eye(4)[0])))
@@ -542,18 +538,17 @@ print(f"its rest is at most {max(rests):.3g} times the best one, which is allowe
 # %% [markdown]
 # ## Without a bound on the variance
 #
-# *Entry 23.* The appendix does without Assumption 4. It lets the variance grow with the distance from $x^*$, as it
-# does, and bounds the growth by three times the mean square of the minibatches' own curvatures. That throws away what
-# makes minibatches useful, that large ones vary little, and the price is a second addend in the factor $\mu$ of a local
-# iteration, which grows with $\theta$ where the first one falls. So $\mu$ has a smallest value over $\theta$. For
-# perfect clients, whose columns are orthonormal, $4\mu$ is 157 in the form that can be derived, and at least half of
-# that as printed. But a promise needs $4\mu^K < 1$. **So the theorem is empty:** no data, no $\theta$ and no $K$ meet
-# its condition.
+# *Entry 23.* The appendix does without Assumption 4. It lets the variance grow with the distance from $x^*$, and
+# bounds the growth by three times the mean square of the minibatches' own curvatures. This ignores that large
+# minibatches vary little, and adds a second term to the factor $\mu$ of a local iteration, which grows with $\theta$
+# while the first one falls. So $\mu$ has a smallest value over $\theta$. For perfect clients, whose columns are
+# orthonormal, $4\mu$ is 157 in the form that can be derived, and at least half of that as printed. But a promise needs
+# $4\mu^K < 1$. **So the theorem is empty:** no data, no $\theta$ and no $K$ meet its condition.
 #
-# A small repair saves the idea: measure the growth $v_i$ itself. For $b$ of $m$ rows $a_r$ drawn without replacement,
-# it is at most $(\frac1b - \frac1m)\frac{m}{m-1}$ times the largest $2\tau$-sparse eigenvalue of $\frac1m\sum_r
-# \|a_r\|^2 a_r a_r^\top$, which the library can enumerate. The second addend becomes $16\,\theta^2 v_i
-# \beta_1/\rho^-$, and with nearly all rows in a minibatch it is small: here 9,000 of 10,000.
+# It can be repaired if the growth $v_i$ itself is measured. For $b$ of $m$ rows $a_r$ drawn without replacement, it is
+# at most $(\frac1b - \frac1m)\frac{m}{m-1}$ times the largest $2\tau$-sparse eigenvalue of $\frac1m\sum_r \|a_r\|^2
+# a_r a_r^\top$, which the library can enumerate. The second addend becomes $16\,\theta^2 v_i \beta_1/\rho^-$, and with
+# nearly all rows in a minibatch it is small: here 9,000 of 10,000.
 
 # %%
 n_rows, batch, thetas = 10_000, 9_000, np.geomspace(2, 200, 70)
@@ -591,10 +586,10 @@ alt(fig, "The factor mu against theta. The appendix's curve for perfect clients 
 # %% [markdown]
 # ## With a ball
 #
-# *Entry 24.* Section IV-C keeps models in a ball $\|x\| \le R$: clients and server project onto it. A projection onto a
-# convex set that contains $x^*$ brings no point farther from $x^*$, so Theorem 1 holds as it is. And the server's
-# projection does nothing at all: the clients' models are in the ball, so is their mean, and pruning the mean makes it
-# no longer.
+# *Entry 24.* Section IV-C keeps models in a ball $\|x\| \le R$: clients and server project onto it. A projection onto
+# a convex set that contains $x^*$ brings no point farther from $x^*$, so Theorem 1 holds as it is. And the server's
+# projection changes nothing: the clients' models are in the ball, so their mean is, too, and pruning makes it no
+# longer.
 
 # %%
 @dataclass(frozen=True)
@@ -623,11 +618,11 @@ def with_ball(radius, seed):
 
 # %% [markdown]
 # **Logistic losses need the ball earlier.** The curvature of a logistic loss falls exponentially along a model that
-# separates the rows, so restricted strong convexity holds in a ball only. But the client projects onto the ball *after*
-# pruning, while Lemma 2 needs the curvature at the minimiser $b$ before it, and for separable rows there is no
-# minimiser: $b$ runs away. The repair is to minimise over the part of the span that lies in the ball. Predictions of a
-# row $a_r$ are at most $R\|a_r\|$ there, which bounds the curvature from below, and the proof of Lemma 2 then goes
-# through.
+# separates the rows, so restricted strong convexity holds in a ball only. But the client projects onto the ball
+# *after* pruning, while Lemma 2 needs the curvature at the minimiser $b$ before it, and for separable rows there is no
+# minimiser: $b$ diverges. The repair is to minimise over the part of the span that lies in the ball. Predictions of a
+# row $a_r$ are at most $R\|a_r\|$ there, which bounds the curvature from below, and the proof of Lemma 2 is then
+# right.
 
 # %%
 def logistic_curvature(A, predictions):  # the smallest eigenvalue of the Hessian of the logistic loss
@@ -651,12 +646,12 @@ def runaway(seed):
 # %% [markdown]
 # ## The logistic loss
 #
-# *Entry 18.* A logistic loss has less curvature the surer a model is. With labels $\pm1$ and
-# $\frac1m\sum_j \log(1 + \exp(-2y_j a_j^\top x))$ the weight of row $j$ in the Hessian is $1/\cosh^2 t$ at the margin
-# $t = a_j^\top x$. For unit rows and models of length $r$ at most the margin is at most $r$, so the condition number of
-# least squares is multiplied by $\cosh^2 r$ at most, and $x = r\,a_j$ attains it. The paper has $(1 + e^r)^2/4$, which
-# is true and can be improved. With data: a client whose features are pairs of twins (condition infinite), 40 atoms of a
-# Gaussian dictionary, and models of length $r = 1$ that are sparse in it.
+# *Entry 18.* A logistic loss has less curvature, the larger the margins. With labels $\pm1$ and $\frac1m\sum_j
+# \log(1 + \exp(-2y_j a_j^\top x))$ the weight of row $j$ in the Hessian is $1/\cosh^2 t$ at the margin $t = a_j^\top
+# x$. For unit rows and models of length $r$ at most the margin is at most $r$, so the condition number of least
+# squares is multiplied by $\cosh^2 r$ at most, and $x = r\,a_j$ attains it. The paper has $(1 + e^r)^2/4$, which is
+# true and can be improved. The data are a client whose features are identical in pairs (condition infinite), 40 atoms
+# of a Gaussian dictionary, and models of length $r = 1$ that are sparse in it.
 
 # %%
 size, n_atoms, order, radius = 400, 40, 2, 1.0
@@ -688,10 +683,10 @@ def logistic_case(seed):
 
 
 # %% [markdown]
-# *Which ball?* The paper keeps $\|x\| \le r$ when it passes to the dictionary, where the margins are $a_j^\top\Psi z$.
-# If the ball holds the *signal* $\Psi z$, as it does in Section IV-C, the bound follows as before. If it holds the
-# *coefficients* $z$, it does not: with entries $N(0, 1)$, as the corollary has them, $a_j^\top\Psi$ has length about
-# the square root of the number of atoms, not 1. (In this project `FedGradMP(radius=...)` is a ball of signals.)
+# The paper keeps $\|x\| \le r$ when it passes to the dictionary, where the margins are $a_j^\top\Psi z$. If the ball
+# holds the *signal* $\Psi z$, as it does in Section IV-C, the bound follows as before. If it holds the *coefficients*
+# $z$, it does not: with entries $N(0, 1)$, as the corollary has them, $a_j^\top\Psi$ has length about the square root
+# of the number of atoms, not 1. (In this project `FedGradMP(radius=...)` is a ball of signals.)
 
 # %%
 def smallest_weight(seed):
@@ -703,15 +698,15 @@ def smallest_weight(seed):
 # %% [markdown]
 # ## The softmax loss
 #
-# *Entry 19.* With $C$ classes the model has one column for each class, and a row with class probabilities $q$
-# has the Hessian $\mathrm{diag}(q) - qq^\top$ in the margins. The paper looks at its diagonal blocks $q_c(1-q_c)$, and
-# gives the ratio $(1 + C e^{2r})^2$. Margins in $[-r, r]$ make $q_c$ smallest when its margin is $-r$ and all others
-# are $r$. So, as soon as $q_c = 1/2$ can be reached, the sharp ratio is $(1 + o)^2/(4o)$ with $o = (C-1)e^{2r}$.
+# *Entry 19.* With $C$ classes the model has one column for each class, and a row with class probabilities $q$ has the
+# Hessian $\mathrm{diag}(q) - qq^\top$ in the margins. The paper takes its diagonal blocks $q_c(1-q_c)$, and gives the
+# ratio $(1 + C e^{2r})^2$. With margins in $[-r, r]$, $q_c$ is smallest when its margin is $-r$ and all others are
+# $r$. So, if $q_c = 1/2$ can be reached, the sharp ratio is $(1 + o)^2/(4o)$ with $o = (C-1)e^{2r}$.
 #
-# And the whole Hessian? It depends on a 1 in the denominator of the paper's probabilities, which its loss does not
+# For the whole Hessian it matters that the paper's probabilities have a 1 in the denominator, which its loss does not
 # have. *With it* there is one more class whose column is zero, a reference class, and the paper's ratio holds for the
-# whole Hessian. *Without it*, add one vector to all columns: no probability changes, and so neither does the loss. If
-# the vector is sparse, this is a sparse direction without curvature, in any dictionary.
+# whole Hessian. *Without it*, adding one vector to all columns changes neither the probabilities nor the loss. If the
+# vector is sparse, this is a sparse direction without curvature, in any dictionary.
 
 # %%
 n_classes, radii = 4, np.linspace(0.1, 4, 40)
@@ -763,11 +758,12 @@ alt(fig, "Largest over smallest curvature against the radius r. Left, logistic: 
 # %% [markdown]
 # ## Where the rate comes from: the Gaussian width
 #
-# *Entry 16.* The theorem behind the corollary on Gaussian dictionaries says how the size of a set of directions enters.
-# For a bounded set and on average over $\Psi$, lengths deviate by at most a constant times $\|A\|\,[\,w + r\,]$, where
-# the Gaussian width $w$ is how far the set reaches along a random direction, and $r$ is its largest norm. It is
-# exceeded by $u$ times the radius with probability at most $3e^{-u^2}$. For sparse unit vectors `theory.gaussian_width`
-# computes the width. Many dictionaries, for 200 cosines of 800 and for twins:
+# *Entry 16.* The theorem behind the corollary on Gaussian dictionaries says how the size of a set of directions
+# matters. For a bounded set and on average over $\Psi$, lengths deviate by at most a constant times $\|A\|\,[\,w +
+# r\,]$, where the Gaussian width $w$ is how far the set extends along a random direction, and $r$ is its largest norm.
+# It is exceeded by $u$ times the radius with probability at most $3e^{-u^2}$. For sparse unit vectors
+# `theory.gaussian_width` computes the width. Here are many dictionaries, for 200 cosines of 800 and for identical
+# columns (twins):
 
 # %%
 def deviation(A, seed):
@@ -785,8 +781,8 @@ sups *= np.array([[np.sqrt(theory.stable_rank(A))] for A in matrices])  # in uni
 share_above = np.array([(sups > width + u).mean(axis=1).max() for u in us])
 
 # %% [markdown]
-# For $\tau$-sparse vectors in a ball of radius $r$ the paper bounds the width by $C r \sqrt{\tau\log(n/\tau)}$. That is
-# the usual order while $\tau$ is small, but at $\tau = n$ it says that the width is zero. With $\log(en/\tau)$ it is
+# For $\tau$-sparse vectors in a ball of radius $r$ the paper bounds the width by $C r \sqrt{\tau\log(n/\tau)}$. That
+# is the usual order if $\tau$ is small, but at $\tau = n$ it says that the width is zero. With $\log(en/\tau)$ it is
 # right for all $\tau$.
 
 # %% [markdown]
@@ -943,27 +939,27 @@ claim("rip-width", "w(T) <= C r sqrt(tau log(n/tau)) with one C for all tau up t
 #
 # - **`fgmp.theory` follows the proofs.** Its docstrings say where the printed statement differs; the printed formulas
 #   are here only, at the top.
-# - **Constants of our own.** The rows of the first figure use small constants, chosen so that the slips show. How far
-#   the two formulas are apart depends on them.
+# - **Constants of our own.** The first figure uses small constants, chosen so that the slips show. The ratios depend
+#   on them.
 #
 # ## The answer
 #
-# Most statements survive their slips as printed, Theorem 1 among them. Where a proof has a gap, another argument gives
-# the printed value: Lemma 3 needs only 0.586 of it, and the residual of Theorem 1 is proved as printed, although the
-# induction arrives at more. Four statements are false as printed, in their constants: the addend of inexact solvers,
-# where 7.84 $\delta^2$ is reached and 4 $\delta^2$ promised, and three of the appendix. The last theorem of the
-# appendix has a condition that no data meet; with the measured growth of the variance it can be met.
+# Most statements are true as printed in spite of slips in the proofs, Theorem 1 among them. Another argument gives the
+# printed value: Lemma 3 needs only 0.586 of it, and the residual of Theorem 1 is proved as printed, although the
+# induction gives more. Four statements are false as printed, in their constants: the addend of inexact solvers, where
+# 7.84 $\delta^2$ is reached and 4 $\delta^2$ promised, and three of the appendix. As derived, the theorem without a
+# bound on the variance has a condition that no data meet; with the measured growth of the variance it can be met.
 #
 # ## Predict, then change
 #
-# 1. **`local_iterations: 6`.** Twice as many local iterations. Does the printed factor of the cohorts come closer to
-#    the derived one? And the printed residual of Theorem 1 to what the induction gives?
+# 1. **`local_iterations: 6`.** With twice as many local iterations, does the printed factor of the cohorts come closer
+#    to the derived one? And the printed residual of Theorem 1 to what the induction gives?
 #
 #    <details><summary>What comes out</summary>
 #
-#    The factor goes away from it: 1.02 printed and 2.08 derived, where it was 1.17 and 1.81 with K = 3. A power that is
-#    taken twice forgets all but the first term, and the more so the larger $K$ is. The residual stays about as far off:
-#    1.72 printed where the induction gives 2.33 (before: 2.16 and 2.8), and the other route proves 1.72 again.
+#    The factors move apart: 1.02 printed and 2.08 derived, where they were 1.17 and 1.81 with K = 3. If the power is
+#    taken twice, all but the first term nearly vanish, and more so for larger $K$. The residual stays about as far
+#    off: 1.72 printed where the induction gives 2.33 (before: 2.16 and 2.8), and the other route proves 1.72 again.
 #
 #    ```text
 #    [gap in the proof] theory-theorem-1-nu: printed 1.72, induction 2.33, by another route 1.72, for the two clients
@@ -977,21 +973,20 @@ claim("rip-width", "w(T) <= C r sqrt(tau log(n/tau)) with one C for all tau up t
 #    <details><summary>What comes out</summary>
 #
 #    The derived factor falls from 1.81 to 1.19 and the printed one from 1.17 to 1. Both are sums of powers of $\mu$,
-#    which is small for such clients, so a misprint in the power costs little. It costs most where the theorem is about
-#    to fail.
+#    which is small for such clients, so a misprint in the power matters little.
 #
 #    ```text
 #    [misprint] theory-cohort-power: printed 1, derived 1.19; 10 seeds
 #    ```
 #
 #    </details>
-# 3. **`sparsity: 1`.** The inequality that holds at minimisers was 0.595 of its right side at worst. With models of one
-#    feature, will the worst of 200 points come closer to the bound?
+# 3. **`sparsity: 1`.** The inequality that holds at minimisers was 0.595 of its right side at worst. With models of
+#    one feature, does the worst of 200 points come closer to the bound?
 #
 #    <details><summary>What comes out</summary>
 #
-#    Yes, to 0.687. The bound has to serve two models without a common feature.
-#    With one feature every other model is such a case, and with more features the drawn points share some.
+#    Yes, to 0.687. The bound has to cover two models without a common feature. With one feature every other model is
+#    such a case; with more features the drawn points share some.
 #
 #    ```text
 #    [holds] theory-corollary-minimiser: 0.687 of the right side is the largest of all seeds
@@ -1004,5 +999,5 @@ claim("rip-width", "w(T) <= C r sqrt(tau log(n/tau)) with one C for all tau up t
 # - The paper, as in [00](00_start_here.ipynb).
 #
 # This is the last notebook. From here: [ERRATA.md](../ERRATA.md) has the whole list,
-# [15_your_own_data](15_your_own_data.ipynb) takes a table of your own, and [00_start_here](00_start_here.ipynb) begins
-# again, with other eyes.
+# [15_your_own_data](15_your_own_data.ipynb) takes a table of your own, and [00_start_here](00_start_here.ipynb) is
+# where the book begins.
