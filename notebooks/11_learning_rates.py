@@ -209,7 +209,7 @@ print(f"loss as printed, {rounds} rounds: median relative errors of {min(ends):.
 
 # %% [markdown]
 # The paper reports that the rates on the left diverge (line 1367), and that those on the right come to rest at a poor
-# solution (line 1369). **With a sum over the minibatch** in place of the mean the figure comes near that text:
+# solution (line 1369). **With a sum over the minibatch** instead of the mean the figure comes near that text:
 
 # %% tags=["figure-8-sum", "hide-input"]
 fig = draw_figure_8(summed, "Figure 8, a sum over the minibatch")
@@ -305,7 +305,7 @@ _ = ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 # $$\eta_{\max}(K) = \frac{2}{M_K}, \qquad M_K = \Big(\frac1N \sum_i L_i^K\Big)^{1/K}.$$
 #
 # This is an estimate, not a theorem. $M_1$ is the average client's curvature; with growing $K$ the power mean $M_K$
-# rises to that of the steepest client. The map below tests it.
+# rises to the largest of all clients. The map below tests it.
 
 # %%
 def common_limit(L, K):

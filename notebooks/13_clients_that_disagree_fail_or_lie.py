@@ -374,7 +374,7 @@ alt(fig, "Last error against the share of liars with few rows. With 20 rows the 
     "share; with 30 rows the three are alike without liars, and up to 20 % of liars trimmed mean and median are lower.")
 
 # %% [markdown]
-# *As above, with the same lines.*
+# *The lines are those of the figure above.*
 #
 # With $3 \tau = 30$ rows, as many as a client's merged support has atoms, the three are alike if nobody lies, and
 # median and trimmed mean withstand a few liars. With more liars the vote fails: a coordinate needs more than half of

@@ -16,7 +16,7 @@
 #
 # ![Maps of exact recovery: rows of a client, against sparsity and clients](pictures/14_add_up_before_deciding.png)
 #
-# In FedGradMP each client needs rows enough of its own, about three times the nonzeros, however many clients there
+# In FedGradMP each client needs enough rows of its own, about three times the nonzeros, however many clients there
 # are. With five gradient steps instead of an exact solution it needs somewhat fewer. If the clients add up what they
 # see *before* features are selected, the rows of all clients count together, and a handful at each client is enough,
 # no more than pooled data need.
@@ -410,8 +410,8 @@ alt(fig, "Share of exact runs against the round, one panel for each alpha. New s
 
 
 # %% [markdown]
-# *The share of the seeds on which a run has recovered the model exactly.* Without elimination (dashed) hardly a run is
-# exact where clients differ, whatever the clients send. With it (full lines), new sketches solve the last seeds, on
+# *The share of the seeds on which a run has recovered the model exactly.* Without elimination (dashed) hardly any run
+# is exact where clients differ, whatever the clients send. With it (full lines), new sketches solve the last seeds, on
 # which lists, or one sketch, name the same features again and again. Where clients differ, new sketches do not help
 # without elimination, probably because features added by mistake push out true ones. With elimination the model never
 # gets worse, so true features stay, and the next sketch may find the others.
