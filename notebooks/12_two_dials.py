@@ -89,9 +89,9 @@ seeds = range(1000, 1000 + n_seeds)
 # the conditions of both, as [01_linear_convergence](01_linear_convergence.ipynb) measures, so neither is a prediction
 # here.)
 #
-# Both theorems bound the error of an average by the average of the errors, so they do not count that errors cancel. If
-# the errors of $L$ clients were independent, with mean zero, their mean would be $\sqrt L$ times shorter than one of
-# them. What all errors have in common stays, whatever $L$ is.
+# Both theorems bound the error of an average by the average of the errors, so they ignore that errors cancel. If the
+# errors of $L$ clients were independent, with mean zero, their mean would be $\sqrt L$ times shorter than one of them.
+# What all errors have in common stays, whatever $L$ is.
 #
 # ## One small call
 #
@@ -298,8 +298,8 @@ alt(fig, "Rounds needed, with bars. Left: against K, falling slowly from about t
 # Why is nothing gained at $n = 50$ without noise? There a run ends when the mean becomes exact, which happens only if
 # *every* member of the cohort has found the whole support.
 #
-# **Guess first.** On how many of twenty seeds has every member the support after two rounds, with ten members and with
-# thirty?
+# **Guess first.** On how many of twenty seeds does every member have the support after two rounds, with ten members
+# and with thirty?
 
 # %%
 def all_have_it(seed):
@@ -388,7 +388,8 @@ alt(fig, "Three panels against K, for seeds on which clients find the support an
 # A client's least squares is limited by its own rows and noise, whatever $K$ is. All clients start a round from the
 # same model, so their first choices of columns are alike; more local iterations take them further from that start, and
 # the error of the *average* falls, on most seeds. So the paper's remark that $K$ drives the clients apart is right,
-# and here it helps. Where many clients miss the same entry, a larger $K$ does not help, and on some seeds it harms.
+# and here it helps. Where many clients miss the same entry, a larger $K$ does not help, and on some seeds it does
+# harm.
 #
 # (We found this split on other seeds, 0 to 39, and test it here on new ones.)
 #

@@ -28,7 +28,7 @@
 # - why a median of sparse models is also a vote on the support, and when that vote fails.
 #
 # **Where it is in the paper.** $\zeta_*$ is in Assumption 3 and Theorem 1; no synthetic experiment of the paper has
-# clients that disagree. It assumes that every client answers, and answers truthfully; the faults are ours. The
+# clients that disagree. The paper assumes that every client answers, and truthfully; the faults are ours. The
 # federation with faults is that of Figure 11 in dimension 50, as in [12_two_dials](12_two_dials.ipynb). What else can
 # go wrong is in [FAULTS.md](../FAULTS.md).
 
