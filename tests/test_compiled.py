@@ -8,7 +8,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,6 +23,7 @@ from fgmp.dictionaries import StandardBasis
 from fgmp.fast import dispatch
 from fgmp.fast.models import DenseModels, SparseModels
 
+numba = pytest.importorskip("numba")
 kernels = pytest.importorskip("fgmp.fast.kernels")
 compilation = pytest.importorskip("fgmp.fast.compilation")
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
@@ -65,6 +66,12 @@ def data(loss, dtype=np.float64, rows=(12, 30, 25, MANY_ROWS)):
         "softmax": fgmp.SoftmaxLoss(3),
     }
     return fgmp.Federation.from_arrays(As, ys[loss], losses[loss])
+
+
+@lru_cache
+def as_in_a_loop(helper):
+    """What a loop computes that calls a helper, which has no entry point for Python."""
+    return numba.njit(lambda *given: helper(*given))
 
 
 def both(method, federation, rounds=4, cohort_size=3):
@@ -166,7 +173,7 @@ def test_selection_in_a_kernel_breaks_ties_towards_the_lower_index(values, dtype
             "wide": 2.0 ** rng.uniform(limits.minexp, limits.maxexp - 1, n),
         }[values].astype(dtype)
         marked = np.zeros(n, bool)
-        kernels.mark_largest(sizes, count, marked)
+        as_in_a_loop(kernels.mark_largest)(sizes, count, marked)
         order = np.lexsort((np.arange(n), -sizes))
         expected = [j for j in order[:count] if sizes[j] >= 0]
         assert np.flatnonzero(marked).tolist() == sorted(expected)
@@ -467,7 +474,7 @@ def test_the_words_are_those_of_numpy(key, length, start):
     bits = np.random.Philox(key=key, counter=counter)
     with np.errstate(over="ignore"):  # as Python, words overflow aloud
         stream = kernels.RandomStream(key, 3, 5, 11)
-        words = kernels.keyed_words(stream, 2**40, start, length)
+        words = as_in_a_loop(kernels.keyed_words)(stream, 2**40, start, length)
     np.testing.assert_array_equal(words, bits.random_raw(start + length)[start:])
 
 
@@ -476,10 +483,11 @@ def test_a_selection_refuses_what_is_not_a_finite_number(bad):
     """Nothing is marked then, and hard thresholding leaves such a row as it is."""
     counted = kernels.CountedEntries(2, False, np.zeros(4, bool))
     is_marked = np.zeros((1, 4), bool)
-    assert not kernels.mark_selected(np.array([[1.0, 3, bad, 2]]), 2, counted, is_marked)
+    mark_selected = as_in_a_loop(kernels.mark_selected)
+    assert not mark_selected(np.array([[1.0, 3, bad, 2]]), 2, counted, is_marked)
     assert not is_marked.any()
     v = np.array([[1.0, -3, bad, 2], [1, -3, 0, 2]])
-    kernels.hard_threshold(v, 2)
+    as_in_a_loop(kernels.hard_threshold)(v, 2)
     np.testing.assert_array_equal(v, [[1, -3, bad, 2], [0, -3, 0, 2]])
 
 
@@ -496,8 +504,11 @@ def test_columns_nearly_alike_in_units_far_apart_cost_no_accuracy():
     supports, values = np.zeros((5, 3), np.int64), np.zeros((5, 3))
     counts = np.zeros(5, np.int64)
     with np.errstate(over="ignore"):
+        counted = kernels.CountedEntries(3, False, np.zeros(60, bool))
+        products = kernels.AtomProducts(np.empty((0, 0)), np.empty(0))
+        start = np.arange(3), truth / 2
         kernels.pursuit_loop(
-            0, 5, rows, stream, 2, np.arange(3), truth / 2, supports, values, counts
+            0, 5, rows, stream, 2, counted, products, 1, *start, supports, values, counts
         )
     assert (counts == 3).all() and (supports == np.arange(3)).all()
     assert np.abs(values / truth - 1).max() <= 1e-11

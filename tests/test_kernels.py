@@ -145,7 +145,7 @@ def test_least_squares_and_shortest_solutions_are_those_of_lapack(shape, dtype):
         x = np.empty(n_unknown, dtype)
         expected = np.linalg.lstsq(A.T.astype(float), y.astype(float))[0]
     condition = np.linalg.cond(A.astype(float))
-    assert kernels.solve_least_squares(A, y, x)
+    assert kernels.solve_least_squares(A, y, x[None])
     np.testing.assert_allclose(
         x, expected, atol=50 * condition * np.finfo(dtype).eps * np.abs(expected).max()
     )
@@ -180,14 +180,16 @@ def test_rows_in_a_plane_are_told_from_rows_near_it(scale, dtype):
 
 
 def test_a_matrix_that_needs_its_whole_diagonal_has_no_factor_with_less():
-    """`has_factor` against the smallest eigenvalue: of H - (1 - share) I, for a diagonal of ones."""
+    """`cholesky` against the smallest eigenvalue: of H - (1 - share) I, for a diagonal of ones."""
     A = normal(np.float64, 5, 7)
     A /= np.linalg.norm(A, axis=1, keepdims=True)
     H = A @ A.T
     smallest = np.linalg.eigvalsh(H)[0]
-    assert kernels.has_factor(H, np.ones(5), 1 - 0.9 * smallest)
-    assert not kernels.has_factor(H, np.ones(5), 1 - 1.1 * smallest)
-    assert not kernels.has_factor(H, np.full(5, np.inf), 1.0)
+    L = np.empty((5, 5))
+    assert kernels.cholesky(H, np.ones(5), 1 - 0.9 * smallest, 0.0, L) > 0
+    assert kernels.cholesky(H, np.ones(5), 1 - 1.1 * smallest, 0.0, L) == -1
+    assert kernels.cholesky(H, np.full(5, np.inf), 1.0, 0.1, L) == -1
+    assert kernels.cholesky(H, np.ones(5), 1.0, 0.0, L) == pytest.approx(np.linalg.det(H))
 
 
 def test_many_rows_nearly_in_a_plane_are_refused_where_each_alone_is_not():
@@ -547,11 +549,11 @@ def run_of(name, dtype, first, last, bad=()):
     counts = np.zeros(3, int)
     start = np.array([4]), np.ones(1, dtype)
     updates = supports, values, counts
-    algorithm_2 = kernels.Objective(0.0, True), kernels.CountedEntries(tau, False, nobody(n))
-    rest = np.inf, ORTHONORMAL, 1, *start, *updates
+    rest = kernels.CountedEntries(tau, False, nobody(n)), ORTHONORMAL, 1, *start, *updates
+    algorithm_2 = kernels.Objective(0.0, True), np.inf
     with np.errstate(over="ignore"):  # as Python, words of 64 bits overflow on purpose
         if name == "pursuit":
-            kernels.cohort_pursuit(first, last, data, stream, 2, *start, *updates)
+            kernels.cohort_pursuit(first, last, data, stream, 2, *rest)
         elif name == "stochastic":
             options = 2, 0.05, 3, 5, *algorithm_2, *rest
             kernels.cohort_stochastic_pursuit(first, last, data, stream, *options)

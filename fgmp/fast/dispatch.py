@@ -22,12 +22,13 @@ imported, and a loop compiled, by the first run that a kernel serves.
 
 import math
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -91,26 +92,10 @@ def pursuit(
     cohort: IndexArray,
 ) -> KernelUpdates | None:
     """Run the local iterations of FedGradMP at each client of a cohort."""
-    n_atoms = x.shape[0]
-    sparsity = min(method.sparsity, n_atoms)
-    supports = np.zeros((len(cohort), sparsity), np.int64)
-    values = np.zeros((len(cohort), sparsity), x.values.dtype)
-    counts = np.zeros(len(cohort), np.int64)
-
-    arguments = (
-        int(method.local_iterations),
-        x.support.astype(np.int64),
-        x.values,
-        supports,
-        values,
-        counts,
-    )
     # Of each row: its part of the gradients, and of the products of the merged columns.
-    multiplications = method.local_iterations * (n_atoms + 9.0 * sparsity**2)
-    if not _run_loop("pursuit_loop", method, federation, call, cohort, arguments, multiplications):
-        return None
-    updates = SparseModels(supports, values, counts, x.shape)
-    return KernelUpdates(updates, np.flatnonzero(counts == 0).tolist())
+    sparsity = min(method.sparsity, x.shape[0])
+    multiplications = method.local_iterations * (x.shape[0] + 9.0 * sparsity**2)
+    return _pursue(method, federation, call, x, cohort, "pursuit_loop", (), multiplications)
 
 
 # FedGradMP: Algorithm 2.
@@ -159,7 +144,6 @@ def inexact_pursuit(
     kernels = _load_kernels()
     if kernels is None:
         return None
-    n_atoms = x.shape[0]
     loss = federation.loss
     solver: Any = method.solver or solver_for(loss)
     loop = "line_search_pursuit_loop"
@@ -168,7 +152,33 @@ def inexact_pursuit(
         loop = "stochastic_pursuit_loop"
         batch_size = int(solver.batch_size or 0)  # 0 is all rows
         step_options = (float(solver.learning_rate), int(solver.steps), batch_size)
+    options = (
+        *step_options,
+        # The logistic loss has a margin, and no other.
+        kernels.Objective(float(getattr(loss, "margin", 0)), loss.row_weight(2) < 1),
+        float("inf") if method.radius is None else float(method.radius),
+    )
+    # Of each row: its part of the gradients of the minibatch and of the steps.
+    n_gradients = method.local_iterations * (1 + int(solver.steps))
+    multiplications = 2.0 * n_gradients * math.prod(x.shape)
+    return _pursue(method, federation, call, x, cohort, loop, options, multiplications)
 
+
+def _pursue(
+    method: FedGradMP,
+    federation: Federation,
+    call: Call,
+    x: SparseModel,
+    cohort: IndexArray,
+    loop: str,
+    options: tuple[Any, ...],
+    multiplications: float,
+) -> KernelUpdates | None:
+    """Run a loop of FedGradMP; `options` are what its solver takes beside the number K."""
+    kernels = _load_kernels()
+    if kernels is None:
+        return None
+    n_atoms = x.shape[0]
     always_include = np.zeros(n_atoms, np.bool_)
     always_include[list(method.selection.always_include)] = True
     products = kernels.AtomProducts(np.empty((0, 0)), np.empty(0))
@@ -184,13 +194,10 @@ def inexact_pursuit(
 
     arguments = (
         int(method.local_iterations),
-        *step_options,
-        # The logistic loss has a margin, and no other.
-        kernels.Objective(float(getattr(loss, "margin", 0)), loss.row_weight(2) < 1),
+        *options,
         kernels.CountedEntries(
             int(method.sparsity), type(method.selection) is PerAtom, always_include
         ),
-        float("inf") if method.radius is None else float(method.radius),
         products,
         n_outputs,
         x.support.astype(np.int64),
@@ -199,9 +206,6 @@ def inexact_pursuit(
         values,
         counts,
     )
-    # Of each row: its part of the gradients of the minibatch and of the steps.
-    n_gradients = method.local_iterations * (1 + int(solver.steps))
-    multiplications = 2.0 * n_gradients * n_atoms * n_outputs
     if not _run_loop(loop, method, federation, call, cohort, arguments, multiplications):
         return None
     updates = SparseModels(supports, values, counts, x.shape)
@@ -216,97 +220,60 @@ def thresholds_entries(method: FirstOrder, federation: Federation) -> bool:
     return _selects_entries_of_dense_rows(method, federation)
 
 
-@kernel(
-    FirstOrder.client_update,
-    steps={"thresholded": FirstOrder.thresholded},
-    losses=_LABELS_AND_NUMBERS,
-    when=thresholds_entries,
-)
-def gradient_steps(
-    method: FirstOrder,
-    federation: Federation,
-    derived: Derived,
-    call: Call,
-    w: Array,
-    cohort: IndexArray,
-) -> KernelUpdates | None:
-    """Take the local steps of `FedAvg` and `FedHT` at each client of a cohort."""
-    return _descend(method, federation, derived, call, w, cohort)
+class Descent(NamedTuple):
+    """What the local steps of a baseline start from, and how they threshold.
+
+    Hard thresholding keeps `sparsity` entries of each output; 0 is all. Soft thresholding takes
+    `before` off the point of each gradient, and `after` off each iterate.
+    """
+
+    start: Array
+    sparsity: int = 0
+    before: list[float] | float = 0.0
+    after: float = 0.0
 
 
-@kernel(
-    FirstOrder.client_update,
-    steps={"thresholded": FedIterHT.thresholded},
-    losses=_LABELS_AND_NUMBERS,
-    when=thresholds_entries,
-)
-def hard_thresholded_steps(
-    method: FedIterHT,
-    federation: Federation,
-    derived: Derived,
-    call: Call,
-    w: Array,
-    cohort: IndexArray,
-) -> KernelUpdates | None:
-    """Take the local steps of `FedIterHT` at each client of a cohort."""
-    sparsity = int(method.sparsity) if method.sparsity < len(w) else 0
-    return _descend(method, federation, derived, call, w, cohort, sparsity=sparsity)
+def plain_steps(method: FirstOrder, w: Array) -> Descent:
+    """Return the steps of `FedAvg` and `FedHT`."""
+    return Descent(w)
 
 
-@kernel(
-    FirstOrder.client_update,
-    steps={"thresholded": FedMid.thresholded},
-    losses=_LABELS_AND_NUMBERS,
-    when=thresholds_entries,
-)
-def soft_thresholded_steps(
-    method: FedMid,
-    federation: Federation,
-    derived: Derived,
-    call: Call,
-    w: Array,
-    cohort: IndexArray,
-) -> KernelUpdates | None:
-    """Take the local steps of `FedMid` at each client of a cohort."""
-    after = method.learning_rate * method.l1_weight
-    return _descend(method, federation, derived, call, w, cohort, after=after)
+def hard_thresholded_steps(method: FedIterHT, w: Array) -> Descent:
+    """Return the steps of `FedIterHT`."""
+    return Descent(w, sparsity=int(method.sparsity) if method.sparsity < len(w) else 0)
 
 
-@kernel(
-    FedDualAvg.dual_client_update,
-    steps={"thresholds": FedDualAvg.thresholds},
-    losses=_LABELS_AND_NUMBERS,
-    when=thresholds_entries,
-)
-def dual_steps(
-    method: FedDualAvg,
-    federation: Federation,
-    derived: Derived,
-    call: Call,
-    message: tuple[Array, int],
-    cohort: IndexArray,
-) -> KernelUpdates | None:
-    """Take the local steps of `FedDualAvg` at each client of a cohort."""
+def soft_thresholded_steps(method: FedMid, w: Array) -> Descent:
+    """Return the steps of `FedMid`."""
+    return Descent(w, after=method.learning_rate * method.l1_weight)
+
+
+def dual_steps(method: FedDualAvg, message: tuple[Array, int]) -> Descent:
+    """Return the steps of `FedDualAvg`."""
     z, rounds = message
-    return _descend(method, federation, derived, call, z, cohort, before=method.thresholds(rounds))
+    return Descent(z, before=method.thresholds(rounds))
+
+
+# The function of a client, the step by which the methods that share it differ, and their descents.
+_DESCENTS: tuple[tuple[Any, dict[str, Any], Callable[[Any, Any], Descent]], ...] = (
+    (FirstOrder.client_update, {"thresholded": FirstOrder.thresholded}, plain_steps),
+    (FirstOrder.client_update, {"thresholded": FedIterHT.thresholded}, hard_thresholded_steps),
+    (FirstOrder.client_update, {"thresholded": FedMid.thresholded}, soft_thresholded_steps),
+    (FedDualAvg.dual_client_update, {"thresholds": FedDualAvg.thresholds}, dual_steps),
+)
 
 
 def _descend(
+    descent_of: Callable[[Any, Any], Descent],
     method: FirstOrder,
     federation: Federation,
     derived: Derived,
     call: Call,
-    start: Array,
+    message: Any,
     cohort: IndexArray,
-    *,
-    sparsity: int = 0,
-    before: list[float] | float = 0.0,
-    after: float = 0.0,
 ) -> KernelUpdates | None:
-    """Take local steps from `start` at each client, with thresholds before and after each step.
-
-    `sparsity` is the number of entries of each output that hard thresholding keeps; 0 is all.
-    """
+    """Take the local steps of a baseline at each client of a cohort."""
+    start, sparsity, before, after = descent_of(method, message)
     loss = federation.loss
     thresholds = np.zeros((method.local_iterations, 2), start.dtype)
     thresholds[:, 0] = before
@@ -331,6 +298,12 @@ def _descend(
         return None
     values = models.transpose(0, 2, 1).reshape(len(cohort), *start.shape)
     return KernelUpdates(DenseModels(values))
+
+
+for _client_update, _steps, _descent_of in _DESCENTS:
+    kernel(_client_update, steps=_steps, losses=_LABELS_AND_NUMBERS, when=thresholds_entries)(
+        partial(_descend, _descent_of)
+    )
 
 
 def _row_products(federation: Federation, derived: Derived, method: FirstOrder) -> Array:

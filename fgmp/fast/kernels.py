@@ -67,6 +67,42 @@ class RandomStream(NamedTuple):
     round: int
 
 
+class Objective(NamedTuple):
+    """The loss of a row (see `derivative_in_place`), with the mean or the sum over the rows."""
+
+    margin: float
+    is_mean: bool
+
+
+class CountedEntries(NamedTuple):
+    """What counts as one of the tau: entries of each output, or whole atoms; see `Selection`.
+
+    `always_include` has shape (n,), bool.
+    """
+
+    sparsity: int
+    by_atom: bool
+    always_include: Array
+
+
+class AtomProducts(NamedTuple):
+    """The Gram matrix of atoms that are not orthonormal, and their norms, in float64.
+
+    Both are empty if the atoms are orthonormal, so that a loop is compiled once for all atoms.
+    """
+
+    gram: Array
+    norms: Array
+
+
+def first_integers(count: int) -> IndexArray:
+    """Return 0, ..., count - 1."""
+    integers = np.empty(count, np.int64)
+    for i in range(count):
+        integers[i] = i
+    return integers
+
+
 # Minibatches: the same rows in the same order as `fgmp.Client.minibatches` draws.
 
 
@@ -86,7 +122,7 @@ def keyed_words(stream: RandomStream, client_id: int, start: int, count: int) ->
     """
     first_block = start // 4
     n_blocks = (start + count + 3) // 4 - first_block
-    words = np.empty((n_blocks, 4), np.uint64)
+    words = np.empty(4 * n_blocks, np.uint64)
     for block in range(n_blocks):
         counter_0 = np.uint64(first_block + block + 1)
         counter_1 = np.uint64(stream.purpose << 32 | stream.exchange_index)
@@ -105,12 +141,12 @@ def keyed_words(stream: RandomStream, client_id: int, start: int, count: int) ->
             counter_3 = low_0
             key_0 = key_0 + _KEY_GAIN_0
             key_1 = key_1 + _KEY_GAIN_1
-        words[block, 0] = counter_0
-        words[block, 1] = counter_1
-        words[block, 2] = counter_2
-        words[block, 3] = counter_3
+        words[4 * block] = counter_0
+        words[4 * block + 1] = counter_1
+        words[4 * block + 2] = counter_2
+        words[4 * block + 3] = counter_3
     skipped = start - 4 * first_block
-    return words.reshape(-1)[skipped : skipped + count]
+    return words[skipped : skipped + count]
 
 
 def partition_smallest(draws: Array, count: int) -> None:
@@ -140,7 +176,7 @@ def draw_minibatch(
     rows than a minibatch uses all of them, in order, and no random words. The words of one
     minibatch are in memory, never those of several: a client may have millions of rows.
     """
-    rows = np.arange(batch_size)
+    rows = first_integers(batch_size)
     if batch_size >= n_rows:
         return rows
 
@@ -210,20 +246,22 @@ def add_weighted_rows(total: Array, A: Array, rows: IndexArray, weights: Array) 
 # Least squares, as in `fgmp._support.linear_algebra.least_squares`.
 
 
-def has_factor(products: Array, squares: Array, share: float) -> bool:
-    """Return whether the matrix with `products` below its diagonal is definite.
+def cholesky(products: Array, squares: Array, share: float, least: float, factor: Array) -> float:
+    """Fill `factor` with L of M = L L', where M has `products` below its diagonal.
 
-    Its diagonal is `share * squares`.
+    The diagonal of M is `share * squares`; on its diagonal `factor` has 1 / L_ii. Return the product
+    of the pivots, each over its square, or -1 if one is not above `least`, or not finite.
     """
-    factor = np.empty_like(products)
+    shares = 1.0
     for i in range(len(products)):
         for j in range(i):
             factor[i, j] = (products[i, j] - dot(factor[i, :j], factor[j, :j])) * factor[j, j]
         pivot = share * squares[i] - dot(factor[i, :i], factor[i, :i])
-        if not 0 < pivot < math.inf:
-            return False
+        if not least * squares[i] < pivot < math.inf:
+            return -1.0
+        shares *= pivot / squares[i]
         factor[i, i] = 1 / math.sqrt(pivot)
-    return True
+    return shares
 
 
 def factorize(A: Array, factor: Array, squares: Array) -> bool:
@@ -231,70 +269,80 @@ def factorize(A: Array, factor: Array, squares: Array) -> bool:
 
     On its diagonal, `factor` has 1 / L_ii. Return False if A A' is not definite beyond rounding.
     """
-    count = len(A)
-    smallest = float(np.finfo(A.dtype).eps) ** 0.75
-    products = np.empty((count, count), A.dtype)
-    shares = 1.0
-    for i in range(count):
+    products = np.empty(factor.shape, A.dtype)
+    for i in range(len(A)):
         for j in range(i):
             products[i, j] = dot(A[i], A[j])
-            factor[i, j] = (products[i, j] - dot(factor[i, :j], factor[j, :j])) * factor[j, j]
         squares[i] = dot(A[i], A[i])
-        pivot = squares[i] - dot(factor[i, :i], factor[i, :i])
-        if not smallest * squares[i] < pivot < math.inf:
-            return False
-        shares *= pivot / squares[i]
-        factor[i, i] = 1 / math.sqrt(pivot)
 
     # H is A A' scaled to a diagonal of ones, and its determinant the product of the shares. H is
     # definite beyond rounding if the determinant is large enough (which is quick to see), or if H
     # has a factor even without a little of its diagonal: the rule of `linear_algebra`.
-    return shares > math.e * smallest or has_factor(products, squares, 1 - smallest)
+    smallest = float(np.finfo(A.dtype).eps) ** 0.75
+    share = 1.0
+    least = smallest
+    filled = factor
+    for _ in range(2):  # one call, as a second one would be compiled once more
+        shares = cholesky(products, squares, share, least, filled)
+        if shares < 0 or shares > math.e * smallest:
+            return shares > 0
+        share = 1 - smallest
+        least = 0.0
+        filled = np.empty(factor.shape, A.dtype)
+    return True
 
 
 def solve_least_squares(A: Array, y: Array, x: Array) -> bool:
     """Fill x with the minimiser of ||A'x - y||, or if A is wide with the shortest x of A x = y.
 
-    Return False if A A' is not definite beyond rounding, or if a few corrections do not reach the
-    precision.
+    The solution x has shape (1, k), and y shape (m,). Return False if A A' is not definite beyond
+    rounding, or if a few corrections do not reach the precision.
     """
     count = len(A)
-    is_wide = len(x) > count
+    is_wide = x.shape[1] > count
     eps = float(np.finfo(A.dtype).eps)
     factor = np.empty((count, count), A.dtype)
     squares = np.empty(count, np.float64)
     if not factorize(A, factor, squares):
         return False
 
-    rows = np.arange(count)
+    rows = first_integers(count)
     z = np.empty(count, A.dtype)
-    error = y.copy()
-    lengths = np.zeros(1 + _REFINEMENTS, np.float64)
-    x[:] = 0
+    weights = np.empty((count, x.shape[0]), A.dtype)
+    errors = np.empty((x.shape[0], len(y)), A.dtype)
+    error = errors[0]
+    copy_into(error, y)
+    set_to_zero(x)
+    fraction = 0.0
+    first_length = 0.0
     for turn in range(1 + _REFINEMENTS):
         # L L' z = A error, or if A is wide L L' z = error.
         for i in range(count):
             right = error[i] if is_wide else dot(A[i], error)
             z[i] = (right - dot(factor[i, :i], z[:i])) * factor[i, i]
+        length = 0.0
         for i in range(count - 1, -1, -1):
             z[i] *= factor[i, i]
             for j in range(i):
                 z[j] -= z[i] * factor[i, j]
-            lengths[turn] += float(z[i]) ** 2 * squares[i]
+            length += float(z[i]) ** 2 * squares[i]
 
         # x gains z, or A'z; what it leaves of y is computed anew.
         copy_into(error, y)
+        for i in range(count):
+            if not is_wide:
+                x[0, i] += z[i]
+            weights[i, 0] = z[i] if is_wide else -x[0, i]
+        add_weighted_rows(x if is_wide else errors, A, rows, weights)
         if is_wide:
-            add_weighted_rows(x.reshape(1, -1), A, rows, z.reshape(-1, 1))
             for i in range(count):
-                error[i] -= dot(A[i], x)
-        else:
-            for i in range(count):
-                x[i] += z[i]
-            add_weighted_rows(error.reshape(1, -1), A, rows, -x.reshape(-1, 1))
+                error[i] -= dot(A[i], x[0])
 
         # Each correction leaves the same fraction of the error.
-        fraction = math.sqrt(lengths[1] / lengths[0]) if lengths[0] > 0 else 0.0
+        if turn == 0:
+            first_length = length
+        elif turn == 1 and first_length > 0:
+            fraction = math.sqrt(length / first_length)
         if turn > 0 and fraction ** (turn + 1) <= eps:
             return True
     return False
@@ -304,19 +352,51 @@ def solve_least_squares(A: Array, y: Array, x: Array) -> bool:
 
 
 def minibatch_gradient(
-    A: Array, y: Array, rows: IndexArray, known_columns: Array, x: Array
-) -> Array:
-    """Return r = A_b'(A_b x - y_b) / b over the rows of a minibatch, shape (1, n).
+    A: Array, y: Array, rows: IndexArray, support: IndexArray, x: Array, r: Array
+) -> None:
+    """Fill r, shape (1, n), with A_b'(A_b x - y_b) / b over the rows of a minibatch.
 
-    `known_columns` are the columns of A on the support of x, and `x` its values there.
+    `support` is that of the model, and `x` its values there.
     """
-    batch_size = len(rows)
-    weights = np.empty((batch_size, 1), A.dtype)
-    for t in range(batch_size):
-        weights[t, 0] = (dot(known_columns[rows[t]], x) - y[rows[t]]) / batch_size
-    r = np.zeros((1, A.shape[1]), A.dtype)
+    known_columns = copy_columns(A, rows, support)
+    weights = np.empty((len(rows), len(r)), A.dtype)
+    for t in range(len(rows)):
+        weights[t, 0] = (dot(known_columns[t], x) - y[rows[t]]) / len(rows)
+    set_to_zero(r)
     add_weighted_rows(r, A, rows, weights)
-    return r
+
+
+def system_of(A: Array, atoms: IndexArray) -> Array:
+    """Return the columns of some atoms, as rows unless there are more of them than rows of A."""
+    if len(atoms) > len(A):
+        return copy_columns(A, first_integers(len(A)), atoms)
+    columns = np.empty((len(atoms), len(A)), A.dtype)
+    for j in range(len(atoms)):
+        for t in range(len(A)):
+            columns[j, t] = A[t, atoms[j]]
+    return columns
+
+
+def keep_largest(b: Array, tau: int, atoms: IndexArray) -> int:
+    """Move the tau largest entries of b, and their atoms, to the front; return how many.
+
+    Return -1 if b is not finite.
+    """
+    sizes = np.empty(len(b), b.dtype)
+    is_kept = np.empty(len(b), np.bool_)
+    for j in range(len(b)):
+        sizes[j] = abs(b[j])
+        is_kept[j] = False
+    if not are_finite(sizes):
+        return -1
+    mark_largest(sizes, tau, is_kept)
+    count = 0
+    for j in range(len(b)):
+        if is_kept[j]:
+            atoms[count] = atoms[j]
+            b[count] = b[j]
+            count += 1
+    return count
 
 
 def cohort_pursuit(
@@ -325,6 +405,9 @@ def cohort_pursuit(
     data: CohortData,
     stream: RandomStream,
     local_iterations: int,
+    counted: CountedEntries,
+    products: AtomProducts,
+    n_outputs: int,
     start_support: IndexArray,
     start_values: Array,
     supports: IndexArray,
@@ -333,17 +416,14 @@ def cohort_pursuit(
 ) -> None:
     """Run Algorithm 1 with least squares at each client, from the model x_t that the server sent.
 
-    For one output, in orthonormal atoms, without a ball; all else is left to other code.
-
-    The updates go into `supports` (increasing) and `values`, shape (L, tau), and the number of
-    their entries into `counts`. A client's count stays 0 if a system is nearly singular, or if a
-    gradient or a model is not finite: then its update is left to the reference implementation.
+    For one output, in orthonormal atoms, without a ball; all else is left to other code. The
+    parameters are those of `cohort_stochastic_pursuit`. A client's count stays 0 also if a system
+    is nearly singular.
     """
     n = data.features.shape[1]
-    tau = supports.shape[1]
-    counted = CountedEntries(tau, False, np.zeros(n, np.bool_))
-    products = AtomProducts(np.empty((0, 0), np.float64), np.empty(0, np.float64))
-    is_merged = np.empty((1, n), np.bool_)
+    is_member = np.empty((n_outputs, n), np.bool_)
+    is_merged = np.empty((n_outputs, n), np.bool_)
+    r = np.empty((n_outputs, n), data.features.dtype)
     for i in range(first, last):
         A = data.features[data.begins[i] : data.ends[i]]
         y = data.targets[data.begins[i] : data.ends[i]]
@@ -355,30 +435,28 @@ def cohort_pursuit(
             )
 
             # r = grad g_{i,j}(x), the gradient of the minibatch.
-            r = minibatch_gradient(A, y, rows, A[:, support], x)
+            minibatch_gradient(A, y, rows, support, x, r)
 
             # Gamma = approx_{2 tau}(r), and Gamma-hat = Gamma u Lambda.
-            is_member = np.zeros((1, n), np.bool_)
-            for atom in support:
-                is_member[0, atom] = True
+            for j in range(n):
+                is_member[0, j] = False
+            for j in range(len(support)):
+                is_member[0, support[j]] = True
             if not merge(r, counted, products, is_member, is_merged):
                 break
-            merged = np.flatnonzero(is_merged[0])
+            merged = atoms_in_use(is_merged)
 
             # b = argmin f_i over the span of the atoms of Gamma-hat.
-            b = np.empty(len(merged), A.dtype)
-            columns = A[:, merged] if len(merged) > len(A) else A.T[merged]
-            if not solve_least_squares(columns, y, b):
+            solution = np.empty((n_outputs, len(merged)), A.dtype)
+            if not solve_least_squares(system_of(A, merged), y, solution):
                 break
 
             # Lambda = approx_tau(b), and x = P_Lambda b.
-            sizes = np.abs(b)
-            if not are_finite(sizes):
+            n_kept = keep_largest(solution[0], counted.sparsity, merged)
+            if n_kept < 0:
                 break
-            is_kept = np.zeros(len(b), np.bool_)
-            mark_largest(sizes, tau, is_kept)
-            support = merged[is_kept]
-            x = b[is_kept]
+            support = merged[:n_kept]
+            x = solution[0, :n_kept]
         else:  # all K iterations came to an end
             counts[i] = len(x)
             copy_into(supports[i], support)
@@ -530,34 +608,6 @@ def cohort_descent(
 # the atoms that are in use, whose columns are copied first: a client's model has few of them.
 
 
-class Objective(NamedTuple):
-    """The loss of a row (see `derivative_in_place`), with the mean or the sum over the rows."""
-
-    margin: float
-    is_mean: bool
-
-
-class CountedEntries(NamedTuple):
-    """What counts as one of the tau: entries of each output, or whole atoms; see `Selection`.
-
-    `always_include` has shape (n,), bool.
-    """
-
-    sparsity: int
-    by_atom: bool
-    always_include: Array
-
-
-class AtomProducts(NamedTuple):
-    """The Gram matrix of atoms that are not orthonormal, and their norms, in float64.
-
-    Both are empty if the atoms are orthonormal, so that a loop is compiled once for all atoms.
-    """
-
-    gram: Array
-    norms: Array
-
-
 def derivatives_in_place(scores: Array, y: Array, rows: IndexArray, objective: Objective) -> None:
     """Turn the predictions of a minibatch into the derivatives of its loss, shape (b, C)."""
     weight = scores.dtype.type(1 / len(rows) if objective.is_mean else 1)
@@ -595,7 +645,9 @@ def store_model(x: Array, is_member: Array, support: IndexArray, values: Array) 
 def atoms_in_use(is_used: Array) -> IndexArray:
     """Return the atoms, increasing, that at least one output uses; `is_used` has shape (C, n)."""
     n_outputs, n = is_used.shape
-    is_used_somewhere = np.zeros(n, np.bool_)
+    is_used_somewhere = np.empty(n, np.bool_)
+    for j in range(n):
+        is_used_somewhere[j] = False
     for c in range(n_outputs):
         for j in range(n):
             is_used_somewhere[j] |= is_used[c, j]
@@ -916,8 +968,8 @@ def cohort_stochastic_pursuit(
     steps: int,
     step_batch_size: int,
     objective: Objective,
-    counted: CountedEntries,
     radius: float,
+    counted: CountedEntries,
     products: AtomProducts,
     n_outputs: int,
     start_support: IndexArray,
@@ -937,9 +989,9 @@ def cohort_stochastic_pursuit(
     learning_rate, steps, step_batch_size : float, int, int
         Of `SGD`; a batch size of 0 is all rows.
     objective : Objective
-    counted : CountedEntries
     radius : float
         R, or infinity.
+    counted : CountedEntries
     products : AtomProducts
     n_outputs : int
         C.
@@ -1196,8 +1248,8 @@ def cohort_line_search_pursuit(
     local_iterations: int,
     steps: int,
     objective: Objective,
-    counted: CountedEntries,
     radius: float,
+    counted: CountedEntries,
     products: AtomProducts,
     n_outputs: int,
     start_support: IndexArray,
@@ -1263,9 +1315,11 @@ def cohort_line_search_pursuit(
 #
 # Sums may be taken in any order, but what is not finite stays as it is. Helpers are inlined: one
 # that was called could be compiled once for itself and once for its caller, with sums in another
-# order, and the bits of a run would depend on whether a process compiles a loop or loads it.
+# order, and the bits of a run would depend on whether a process compiles a loop or loads it. Only
+# loops call them, so they get no entry points for Python and C, which take as long to compile.
 # These options stand in this file because Numba compares the age of its cache with no other.
 _HELPERS = (
+    first_integers,
     high_word,
     keyed_words,
     partition_smallest,
@@ -1274,10 +1328,12 @@ _HELPERS = (
     set_to_zero,
     copy_into,
     add_weighted_rows,
-    has_factor,
+    cholesky,
     factorize,
     solve_least_squares,
     minibatch_gradient,
+    system_of,
+    keep_largest,
     derivative_in_place,
     derivatives_in_place,
     soft_threshold,
@@ -1303,7 +1359,11 @@ _HELPERS = (
 )
 for _helper in _HELPERS:  # which loops, and other helpers, find by name once they are compiled
     globals()[_helper.__name__] = numba.njit(
-        _helper, fastmath={"reassoc", "nsz", "contract"}, forceinline=True
+        _helper,
+        fastmath={"reassoc", "nsz", "contract"},
+        forceinline=True,
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
     )
 
 pursuit_loop = CompiledLoop(cohort_pursuit)
