@@ -508,7 +508,7 @@ def test_columns_nearly_alike_in_units_far_apart_cost_no_accuracy():
         products = kernels.AtomProducts(np.empty((0, 0)), np.empty(0))
         start = np.arange(3), truth / 2
         kernels.pursuit_loop(
-            0, 5, rows, stream, 2, counted, products, 1, *start, supports, values, counts
+            0, 5, rows, stream, 2, counted, products, *start, supports, values, counts
         )
     assert (counts == 3).all() and (supports == np.arange(3)).all()
     assert np.abs(values / truth - 1).max() <= 1e-11

@@ -157,6 +157,7 @@ def inexact_pursuit(
         # The logistic loss has a margin, and no other.
         kernels.Objective(float(getattr(loss, "margin", 0)), loss.row_weight(2) < 1),
         float("inf") if method.radius is None else float(method.radius),
+        math.prod(x.shape[1:]),  # the number of outputs
     )
     # Of each row: its part of the gradients of the minibatch and of the steps.
     n_gradients = method.local_iterations * (1 + int(solver.steps))
@@ -199,7 +200,6 @@ def _pursue(
             int(method.sparsity), type(method.selection) is PerAtom, always_include
         ),
         products,
-        n_outputs,
         x.support.astype(np.int64),
         x.values,
         supports,

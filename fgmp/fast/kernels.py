@@ -246,22 +246,20 @@ def add_weighted_rows(total: Array, A: Array, rows: IndexArray, weights: Array) 
 # Least squares, as in `fgmp._support.linear_algebra.least_squares`.
 
 
-def cholesky(products: Array, squares: Array, share: float, least: float, factor: Array) -> float:
-    """Fill `factor` with L of M = L L', where M has `products` below its diagonal.
+def has_factor(products: Array, squares: Array, share: float) -> bool:
+    """Return whether the matrix with `products` below its diagonal is definite.
 
-    The diagonal of M is `share * squares`; on its diagonal `factor` has 1 / L_ii. Return the product
-    of the pivots, each over its square, or -1 if one is not above `least`, or not finite.
+    Its diagonal is `share * squares`.
     """
-    shares = 1.0
+    factor = np.empty_like(products)
     for i in range(len(products)):
         for j in range(i):
             factor[i, j] = (products[i, j] - dot(factor[i, :j], factor[j, :j])) * factor[j, j]
         pivot = share * squares[i] - dot(factor[i, :i], factor[i, :i])
-        if not least * squares[i] < pivot < math.inf:
-            return -1.0
-        shares *= pivot / squares[i]
+        if not 0 < pivot < math.inf:
+            return False
         factor[i, i] = 1 / math.sqrt(pivot)
-    return shares
+    return True
 
 
 def factorize(A: Array, factor: Array, squares: Array) -> bool:
@@ -269,27 +267,25 @@ def factorize(A: Array, factor: Array, squares: Array) -> bool:
 
     On its diagonal, `factor` has 1 / L_ii. Return False if A A' is not definite beyond rounding.
     """
-    products = np.empty(factor.shape, A.dtype)
-    for i in range(len(A)):
+    count = len(A)
+    smallest = float(np.finfo(A.dtype).eps) ** 0.75
+    products = np.empty((count, count), A.dtype)
+    shares = 1.0
+    for i in range(count):
         for j in range(i):
             products[i, j] = dot(A[i], A[j])
+            factor[i, j] = (products[i, j] - dot(factor[i, :j], factor[j, :j])) * factor[j, j]
         squares[i] = dot(A[i], A[i])
+        pivot = squares[i] - dot(factor[i, :i], factor[i, :i])
+        if not smallest * squares[i] < pivot < math.inf:
+            return False
+        shares *= pivot / squares[i]
+        factor[i, i] = 1 / math.sqrt(pivot)
 
     # H is A A' scaled to a diagonal of ones, and its determinant the product of the shares. H is
     # definite beyond rounding if the determinant is large enough (which is quick to see), or if H
     # has a factor even without a little of its diagonal: the rule of `linear_algebra`.
-    smallest = float(np.finfo(A.dtype).eps) ** 0.75
-    share = 1.0
-    least = smallest
-    filled = factor
-    for _ in range(2):  # one call, as a second one would be compiled once more
-        shares = cholesky(products, squares, share, least, filled)
-        if shares < 0 or shares > math.e * smallest:
-            return shares > 0
-        share = 1 - smallest
-        least = 0.0
-        filled = np.empty(factor.shape, A.dtype)
-    return True
+    return shares > math.e * smallest or has_factor(products, squares, 1 - smallest)
 
 
 def solve_least_squares(A: Array, y: Array, x: Array) -> bool:
@@ -308,8 +304,8 @@ def solve_least_squares(A: Array, y: Array, x: Array) -> bool:
 
     rows = first_integers(count)
     z = np.empty(count, A.dtype)
-    weights = np.empty((count, x.shape[0]), A.dtype)
-    errors = np.empty((x.shape[0], len(y)), A.dtype)
+    weights = np.empty((count, 1), A.dtype)
+    errors = np.empty((1, len(y)), A.dtype)
     error = errors[0]
     copy_into(error, y)
     set_to_zero(x)
@@ -359,7 +355,7 @@ def minibatch_gradient(
     `support` is that of the model, and `x` its values there.
     """
     known_columns = copy_columns(A, rows, support)
-    weights = np.empty((len(rows), len(r)), A.dtype)
+    weights = np.empty((len(rows), 1), A.dtype)
     for t in range(len(rows)):
         weights[t, 0] = (dot(known_columns[t], x) - y[rows[t]]) / len(rows)
     set_to_zero(r)
@@ -372,8 +368,8 @@ def system_of(A: Array, atoms: IndexArray) -> Array:
         return copy_columns(A, first_integers(len(A)), atoms)
     columns = np.empty((len(atoms), len(A)), A.dtype)
     for j in range(len(atoms)):
-        for t in range(len(A)):
-            columns[j, t] = A[t, atoms[j]]
+        column = A[:, atoms[j]]
+        copy_into(columns[j], column)
     return columns
 
 
@@ -407,7 +403,6 @@ def cohort_pursuit(
     local_iterations: int,
     counted: CountedEntries,
     products: AtomProducts,
-    n_outputs: int,
     start_support: IndexArray,
     start_values: Array,
     supports: IndexArray,
@@ -421,9 +416,9 @@ def cohort_pursuit(
     is nearly singular.
     """
     n = data.features.shape[1]
-    is_member = np.empty((n_outputs, n), np.bool_)
-    is_merged = np.empty((n_outputs, n), np.bool_)
-    r = np.empty((n_outputs, n), data.features.dtype)
+    is_member = np.empty((1, n), np.bool_)
+    is_merged = np.empty((1, n), np.bool_)
+    r = np.empty((1, n), data.features.dtype)
     for i in range(first, last):
         A = data.features[data.begins[i] : data.ends[i]]
         y = data.targets[data.begins[i] : data.ends[i]]
@@ -444,10 +439,16 @@ def cohort_pursuit(
                 is_member[0, support[j]] = True
             if not merge(r, counted, products, is_member, is_merged):
                 break
-            merged = atoms_in_use(is_merged)
+            merged = np.empty(n, np.int64)
+            n_merged = 0
+            for j in range(n):  # few are, so that a branch is faster than `atoms_in_use`
+                if is_merged[0, j]:
+                    merged[n_merged] = j
+                    n_merged += 1
+            merged = merged[:n_merged]
 
             # b = argmin f_i over the span of the atoms of Gamma-hat.
-            solution = np.empty((n_outputs, len(merged)), A.dtype)
+            solution = np.empty((1, len(merged)), A.dtype)
             if not solve_least_squares(system_of(A, merged), y, solution):
                 break
 
@@ -645,9 +646,7 @@ def store_model(x: Array, is_member: Array, support: IndexArray, values: Array) 
 def atoms_in_use(is_used: Array) -> IndexArray:
     """Return the atoms, increasing, that at least one output uses; `is_used` has shape (C, n)."""
     n_outputs, n = is_used.shape
-    is_used_somewhere = np.empty(n, np.bool_)
-    for j in range(n):
-        is_used_somewhere[j] = False
+    is_used_somewhere = np.zeros(n, np.bool_)
     for c in range(n_outputs):
         for j in range(n):
             is_used_somewhere[j] |= is_used[c, j]
@@ -969,9 +968,9 @@ def cohort_stochastic_pursuit(
     step_batch_size: int,
     objective: Objective,
     radius: float,
+    n_outputs: int,
     counted: CountedEntries,
     products: AtomProducts,
-    n_outputs: int,
     start_support: IndexArray,
     start_values: Array,
     supports: IndexArray,
@@ -991,10 +990,10 @@ def cohort_stochastic_pursuit(
     objective : Objective
     radius : float
         R, or infinity.
-    counted : CountedEntries
-    products : AtomProducts
     n_outputs : int
         C.
+    counted : CountedEntries
+    products : AtomProducts
     start_support, start_values : ndarray, shape (k,)
         x_t and its support, as in a `SparseModel`.
     supports, values : ndarray, shape (L, most entries of an update)
@@ -1249,9 +1248,9 @@ def cohort_line_search_pursuit(
     steps: int,
     objective: Objective,
     radius: float,
+    n_outputs: int,
     counted: CountedEntries,
     products: AtomProducts,
-    n_outputs: int,
     start_support: IndexArray,
     start_values: Array,
     supports: IndexArray,
@@ -1328,7 +1327,7 @@ _HELPERS = (
     set_to_zero,
     copy_into,
     add_weighted_rows,
-    cholesky,
+    has_factor,
     factorize,
     solve_least_squares,
     minibatch_gradient,
