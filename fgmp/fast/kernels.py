@@ -1356,14 +1356,14 @@ _HELPERS = (
     fill_descent_direction,
     take_gradient_steps,
 )
+_HELPER_OPTIONS: dict[str, Any] = {
+    "fastmath": {"reassoc", "nsz", "contract"},
+    "forceinline": True,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
 for _helper in _HELPERS:  # which loops, and other helpers, find by name once they are compiled
-    globals()[_helper.__name__] = numba.njit(
-        _helper,
-        fastmath={"reassoc", "nsz", "contract"},
-        forceinline=True,
-        no_cpython_wrapper=True,
-        no_cfunc_wrapper=True,
-    )
+    globals()[_helper.__name__] = numba.njit(_helper, **_HELPER_OPTIONS)
 
 pursuit_loop = CompiledLoop(cohort_pursuit)
 stochastic_pursuit_loop = CompiledLoop(cohort_stochastic_pursuit)
