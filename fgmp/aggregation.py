@@ -183,7 +183,8 @@ class Aggregator:
 class Mean(Aggregator):
     """The weighted mean sum_i p_i x_i / sum_i p_i over the accepted updates; the default.
 
-    It is the paper's mean if all clients answer, or if all p_i are 1/N.
+    It is the paper's mean if all clients answer. For a cohort Algorithm 2 prints sum_i p_i x_i; the
+    proof takes the mean over the cohort, which this is if all p_i are 1/N.
 
     A single client that sends a large update decides the model: see `Median` and `TrimmedMean`.
 

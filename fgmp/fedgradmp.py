@@ -7,6 +7,10 @@ draw of the cohort in `simulation.run_round`, the loop over its clients in
 `LocalClients.run_clients`, the mean in `Updates.mean`, the weights p_i in the federation, and the
 accuracy delta of Algorithm 2 in the solver. A compiled kernel may stand for `client_update`, up to
 rounding; ``with fgmp.backend("reference"):`` runs the code below.
+
+The paper writes x for a signal Psi alpha. Here x holds the coefficients alpha (`SparseModel`), and
+clients have A_i Psi in place of A_i from the start of a run on. In the standard basis these are the
+same.
 """
 
 from collections.abc import Sequence
@@ -51,9 +55,9 @@ class FedGradMP(Method):
         The atoms; the standard basis by default.
     solver : Solver or None
         How a client minimises f_i over the span of the merged atoms: `Exact` (Algorithm 1), or
-        `GradientDescent`, `SGD`, `Newton` (Algorithm 2, in which ||b - b_opt|| <= delta:
-        `GradientDescent` and `Newton` guarantee it if given `accuracy` and no `steps`, and else a
-        warning says that it is not). None takes what `loss.local_solver` names: `Exact` for the
+        `GradientDescent`, `SGD`, `Newton` (Algorithm 2, in which ||b - b_opt|| <= delta: given
+        `accuracy` and no `steps`, `GradientDescent` and `Newton` stop once that is certain, and
+        warn if they do not get there). None takes what `loss.local_solver` names: `Exact` for the
         squared loss, and one step of gradient descent with a line search unless a loss says
         otherwise (`fgmp.solvers.solver_for` says why).
     radius : float or None
@@ -80,7 +84,9 @@ class FedGradMP(Method):
     The pseudo-code sets Lambda once and never resets it. Here every client starts a round with
     Lambda = supp(x_t), as the proof of the lemma that bounds what is outside of Gamma-hat needs
     (line 441 of the paper's source, Lemma 3 in ERRATA.md): x has to lie in the span of Gamma-hat.
-    The weights p_i are scaled to sum to one over the updates that are accepted. Of several
+    Algorithm 2 prints sum_i p_i x_i over all clients, also for a cohort. Here the weights p_i are
+    scaled to sum to one over the updates that are accepted, as in the mean over the cohort of the
+    proof; if the p_i differ, that mean is biased for the sum. Of several
     minimisers `Exact` takes, for the squared loss, the one of minimum norm; the other solvers start
     from x and tend to the one nearest to it.
 

@@ -10,8 +10,9 @@ vector is a matrix with one column.
 FedGradMP finds Gamma, the atoms of the gradient, with `select`, and prunes with `select_from`; the
 rest is used by these two and by the baselines. A selection defines the hard threshold H_tau(v) and
 the soft threshold, which the baselines use, and orthogonal matching pursuit, for atoms that are not
-orthonormal. Atoms in `always_include`, such as a constant feature, stay in every selection and do
-not count. (They are not in the paper.)
+orthonormal. Atoms in `always_include`, such as a constant feature, are in every selection of
+`select`, stay in one of `select_from` if they were there, and do not count. (They are not in the
+paper.)
 
 Your own selection overrides `top_mask` and `n_selected`, and `pursue` if matching pursuit is to use
 it.
@@ -91,7 +92,10 @@ class Selection:
         return None
 
     def pursue(self, gram: Array, correlations: Array, count: int) -> IndexArray:
-        """Return the support that orthogonal matching pursuit selects.
+        """Return the support that orthogonal matching pursuit selects for a signal w.
+
+        tau times, or until nothing but rounding is left of w: take the atom, scaled to norm one,
+        with the largest inner product with the residual, and project w onto all atoms taken.
 
         Parameters
         ----------

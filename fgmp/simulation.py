@@ -225,7 +225,7 @@ def run_round(run: Run) -> Progress:
     began = time.perf_counter()
     n_clients = len(run.transport.weights)
     sampler = run.aggregator.sampler
-    cohort = sampler.draw(run.streams, round_number, n_clients, run.cohort_size)
+    cohort = sampler.draw(run.streams, round_number, n_clients, run.cohort_size)  # S_t
     traffic = Traffic(began, took_part=np.ones(len(cohort), bool))
     state = run.progress.state
     for exchange_index, exchange in enumerate(run.method.exchanges()):
@@ -239,7 +239,7 @@ def run_round(run: Run) -> Progress:
 
         if updates.is_empty:
             return run.progress.with_state_kept(traffic)  # rounds are atomic
-        aggregate = update_spec.from_row(run.aggregator(updates))
+        aggregate = update_spec.from_row(run.aggregator(updates))  # sum_i p_i x_i, by default
         state = exchange.server_update(state, aggregate)
     return run.progress.with_new_state(state, traffic)
 
@@ -342,7 +342,7 @@ def simulate(
         try:
             try:
                 watchers.begin()
-                while not watchers.end_the_run():
+                while not watchers.end_the_run():  # after round T, or if a callback says so
                     run.progress = run_round(run)
             except BaseException as error:
                 watchers.end_after(error)

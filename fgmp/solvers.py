@@ -241,6 +241,8 @@ class Exact(Solver):
 
         # Whether the solution is unique depends on the rank of the data on the merged atoms; if it
         # is not, the one whose signal is shortest is taken, in the metric of the atoms.
+        # By normal equations that are refined, and by the singular value decomposition if these are
+        # nearly singular.
         metric = None
         if not problem.dictionary.orthonormal:
             metric = problem.dictionary.inner_products(problem.merged)
