@@ -88,9 +88,9 @@ data up to `simulate`, read in this order:
 12. `simulation.py`: the clients of this process, a round, `simulate`
 
 `simulate` calls a method's `client_update` through `run_round`, `PrivacyMechanism.collect`,
-`LocalClients.run_clients` and `Call.update_of`. Two more files are not on this path:
-`baselines.py`, the methods to compare with, and `backends.py`, which chooses between a method's own
-code and a compiled kernel.
+`LocalClients.run_clients` and `Call.update_of`; or not at all, if `run_clients` finds a compiled
+kernel that does the same (`backends.py`). The last file is `baselines.py`, the methods to compare
+with.
 
 The folders below are for particular needs, and the files above import none of them:
 

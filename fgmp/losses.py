@@ -56,6 +56,8 @@ class Loss(ABC):
     which are right for a loss of real numbers whose model is a vector and whose objective is the
     mean over the rows. In all these functions `predictions` and `direction` have shape (n_rows,),
     or (n_rows, n_outputs) for a loss with several outputs, and `targets` has shape (n_rows,).
+    Numbers are returned in the precision of the predictions. A loss with parameters is a frozen
+    dataclass, so that the losses of two clients are equal if their parameters are.
 
     Examples
     --------

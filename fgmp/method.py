@@ -43,9 +43,10 @@ class Exchange(NamedTuple):
     update_spec : state -> UpdateSpec
         Return what an update has to look like.
     repeats : {"always", "quadratic", "never"}
-        When some numbers of a client's update may be the same in every round, whatever the message
-        is: always, with quadratic losses only (as Hessians of these are), or never. The difference
-        of two secure sums over cohorts that differ by one client would then be its own.
+        Whether some numbers of a client's update may be the same in every round, whatever the
+        message is: always, with quadratic losses only (as Hessians of these are), or never. If so,
+        the difference of two secure sums over cohorts that differ by one client is that client's
+        update.
     holds_objective : bool, default True
         Whether the objective of a client may follow from its update.
 
