@@ -592,9 +592,11 @@ if thinned:
         expected="FedGradMP has the smallest")
 
 if "FedAvg" in contestants(3):
+    slow = [np.median(last(3, name)) for name in contestants(3) if name != "FedAvg"]
+    near = min(abs(np.median(last(3, "FedAvg")) - end) for end in slow) <= 0.02
     claim("fig3-fedavg-slowest", f"FedAvg is the slowest of all methods: errors after {shown_rounds} rounds",
-        ends_of(3, contestants(3)), extreme(3, "FedAvg", contestants(3), np.max), source="paper, Figure 3, line 1227",
-        expected="FedAvg the largest")
+        ends_of(3, contestants(3)), "undecided" if near else extreme(3, "FedAvg", contestants(3), np.max),
+        source="paper, Figure 3, line 1227", expected="FedAvg the largest; undecided if the next is within 0.02")
 
 # %% tags=["hide-input"]
 hurt = [np.median(degradation(name)) > 2 or name in broken for name in contestants(3)[1:]]

@@ -76,7 +76,8 @@ def records(folder: Path = RESULTS) -> list[dict]:
 
 def link(one: dict) -> str:
     number = ", ".join(filter(None, [one["notebook"].partition("_")[0], one["kept"]]))
-    return f"[{number}](notebooks/{'results/' * bool(one['kept'])}{one['run']}.ipynb)"
+    more = ", [its table](notebooks/book/derived.py)" * one.get("derived", False)
+    return f"[{number}](notebooks/{'results/' * bool(one['kept'])}{one['run']}.ipynb){more}"
 
 
 def group(one: dict) -> str:
@@ -151,10 +152,10 @@ def summary(claims: list[dict]) -> str:
     *apart, last = sorted((figure.split()[1] for figure in STAND_INS), key=int)
     return filled(
         (
-            f"We tested {sum(one.total() for one in counted.values())} statements of the paper, each counted once. Of "
-            f"{figures.total()} about its figures, {in_words(figures)}. Figures {', '.join(apart)} and {last} ran on "
-            f"other data than the paper's: {in_words(stand_ins)}. Of {theory.total()} of its theory, "
-            f"{in_words(theory)}.",
+            f"We tested {sum(one.total() for one in counted.values())} statements of the preprint (the journal version "
+            f"was not read), each counted once. Of {figures.total()} about its figures, {in_words(figures)}. Figures "
+            f"{', '.join(apart)} and {last} ran on other data than the paper's: {in_words(stand_ins)}. Of "
+            f"{theory.total()} of its theory, {in_words(theory)}.",
             f"[ERRATA.md](ERRATA.md) has {len(weights_of_errata())} entries.",
         )
     )
@@ -178,10 +179,17 @@ median, with its range over the seeds (or a 95 % interval of a trend). Each stat
 settings it was measured: rows that begin with "again" are other settings of the statement above them, and where
 settings differ, it holds in part.
 
+The statements are the sentences of the paper's sections on results that say what a figure shows; and of the theory its
+lemmas, theorems and corollaries, what it says follows from them, and each constant that ERRATA.md calls false. Where a
+sentence ends and the next begins was ours to choose.
+
+- *Holds*: on every seed that was tried, or in the median or mean where the row says so. A theorem that holds was not
+  violated on these seeds: that is no proof of it.
 - *Holds in part*: on at least half of the seeds, or of the parts; or in some of the settings that the paper leaves
   open; or under a condition that is not printed.
 - *Holds but for a misprint*: the context says what is meant, and that was measured.
 - *Cannot apply*: no data meet its condition. *False as printed*: in a constant, with a counterexample.
+- *Undecided*: what differs is too little to tell.
 - *Stands in*: it was measured on other data than the paper's.
 
 What is false as printed is counted here and not set apart: a test fails if a record about the paper, or an entry of
