@@ -23,21 +23,25 @@
 # **What you need.** Least squares, and Python with NumPy. All symbols are in [one table](../docs/symbols.md).
 #
 # **Where it stands in the paper.** The problem is that of Section II, the algorithm is Algorithm 1 of Section III.
+# Numbers of lines, here and in all chapters, are those of the LaTeX source of the preprint (arXiv 2302.10755).
 #
 # ## The algorithm
 #
 # There is one signal $x^\#$ with $n$ entries, of which only $\tau$ are not zero. Client $i$ knows a matrix $A_i$ with
 # $m$ rows, and one number for each row: $y_i = A_i x^\#$. (In the table of a hospital a row is a patient and a column
-# is a measurement, and $\tau$ of the measurements matter.) The loss of a model $x$ at this client is
-# $f_i(x) = \frac{1}{2m}\|A_i x - y_i\|^2$. The rows stay at the clients. Only models with $\tau$ nonzero entries
-# travel, from the server to all clients and back.
+# is a feature, and $\tau$ of the features matter.) The loss of a model $x$ at this client is $f_i(x) =
+# \frac{1}{2m}\|A_i x - y_i\|^2$. The rows stay at the clients. Only models with $\tau$ nonzero entries travel, from the
+# server to all clients and back.
 #
-# Here is Algorithm 1 of the paper, in its letters. $\mathrm{approx}_s(v)$ is the set of the $s$ places where $v$ has
-# its largest magnitudes, and $P_\Lambda(v)$ is $v$ with all entries outside of $\Lambda$ set to zero. $p_i$ is the
-# weight of client $i$; here all weights are equal.
+# Here is Algorithm 1 of the paper, in its letters, with one simplification: a client takes the gradient on all its
+# rows. In the paper it is the gradient of a minibatch $j_k$, drawn anew in each local iteration, while $b$ is fitted on
+# all rows in both. $\mathrm{approx}_s(v)$ is the set of the $s$ places where $v$ has its largest magnitudes, and
+# $P_\Lambda(v)$ is $v$ with all entries outside of $\Lambda$ set to zero. $p_i$ is the weight of client $i$; here all
+# weights are equal.
 #
 # ```text
-# x_0 = 0 for each round t = 0, ..., T-1
+# x_0 = 0
+# for each round t = 0, ..., T-1
 #      for each client i = 1, ..., N, side by side
 #          x = x_t,  Λ = support of x_t             receive   the server's model
 #          for k = 1, ..., K
@@ -279,7 +283,8 @@ print(f"a client sends {sent:.0f} bytes in a round; its rows and observations fi
 #
 # ## Why it works
 #
-# Count, in each round, how many clients have a feature in their answer. These are the votes of the moving picture.
+# Count, in each round, how many clients have a feature in their answer. These are the votes of the moving picture. (The
+# word is ours: the server counts nothing, it averages values.)
 
 # %%
 fed = draw(picture_seed)

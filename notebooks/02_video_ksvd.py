@@ -20,7 +20,7 @@
 # Fifty clients with thirty measurements each recover a frame of 76,800 pixels to within 1.03 times the error of the
 # best five atoms, which were learnt from earlier frames. Nearly all of the error is what no five atoms can represent.
 # The clip is easy: the nearest training frame alone is nearly as close (5.42 % off, where the recovered one is 5.01 %
-# off).
+# off in the median over the seeds; the one in the picture is 4.98 % off).
 #
 # **What you will see**
 # - a clip, and the atoms that K-SVD learns from its first 80 frames;
@@ -294,8 +294,9 @@ alt(fig, """Error over the floor. Left, against rounds: it is near 1 after two r
 # (right). Lines are medians over the seeds, bands span all of them. The zero model is at about 20.*
 #
 # Three clients are nearly as good as fifty, so this clip needs no federation of that size. With one, two or three
-# clients sparsity pays: dense least squares has fifty unknowns for their few rows, and FedGradMP has five. The part of
-# the frame that no atom describes acts as noise; the average over clients removes much of it. A seed misses the limit
+# clients sparsity pays: dense least squares has fifty unknowns, and FedGradMP has five. One client has thirty rows,
+# fewer than fifty; two and three have sixty and ninety, where fifty unknowns pick up more of the noise. The part of the
+# frame that no atom describes acts as noise; the average over clients removes much of it. A seed misses the factor 1.05
 # of the first claim below when the clients agree on five atoms that are good, but not the best five.
 
 # %% [markdown]

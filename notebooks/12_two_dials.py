@@ -178,22 +178,18 @@ RUNS |= {f"L, n = {n}": np.array([curves for curves, _ in found]) for n, found i
 inside = np.array([found for _, found in by_K])  # [seed, K, of three]
 floor = np.array([[known for _, known in found] for found in by_L.values()])  # [n, seed, L]
 
+
 # %% [markdown]
-# The five curves nearly coincide. To tell them apart, their points stand side by side within a round, and a third
-# panel divides each noisy run by the run with the smallest value of the dial on the same data.
+# The five curves nearly coincide. To tell them apart, a third panel divides each noisy run by the run with the smallest
+# value of the dial on the same data.
 
 # %% tags=["hide-input"]
-BESIDE = np.linspace(-0.24, 0.24, max(len(Ks), len(Ls)))  # of a round, so that no curve hides another
-
-
 def draw_dial(row, runs, letter, values):
     """Without noise, with noise, and with noise over the first value: a panel for each."""
     for index, (value, style) in enumerate(zip(values, gradation(len(values)), strict=True)):
-        at = np.arange(rounds + 1) + BESIDE[index]
         for ax, errors in zip(row, runs[:, :, index].swapaxes(0, 1), strict=False):
             errors = np.maximum(errors, 1e-17)  # an error of zero has no logarithm
-            curve(ax, at, errors, f"{letter} = {value}", band=(50, 50), linestyle="none", **style)
-            ax.plot(at, np.median(errors, axis=0), color=style["color"], linewidth=0.7)
+            curve(ax, range(rounds + 1), errors, f"{letter} = {value}", band=(50, 50), **style)
         curve(row[2], range(rounds + 1), runs[:, 1, index] / runs[:, 1, 0], "_", band=(50, 50), **style)
     for ax in row:
         ax.set(yscale="log", xticks=range(0, rounds + 1, 2))
@@ -214,7 +210,7 @@ alt(fig, "Relative error against the round for five numbers of local iterations.
 
 # %% [markdown]
 # *Figure 10 of the paper: with more local iterations the error falls faster (left, rounds 1 and 2), and with noise it
-# ends slightly lower (right). Medians over the seeds; exact runs are continued level.*
+# ends slightly lower (middle, and right as a ratio). Medians over the seeds; exact runs are continued level.*
 
 # %% tags=["figure-11", "hide-input"]
 TITLES[2] = f"with noise: ratio to L = {Ls[0]}"
@@ -231,8 +227,8 @@ alt(fig, "The same for five cohort sizes, in dimension 50 above and 1000 below. 
 
 # %% [markdown]
 # *Figure 11 of the paper, in the dimension that it prints (top) and in that of the other experiments: with noise larger
-# cohorts end lower (right). Without noise they are faster in the larger dimension only. The caption of the paper's
-# Figure 11 has the right panel noiseless, its text the left one.*
+# cohorts end lower (middle, and right as a ratio). Without noise they are faster in the larger dimension only. The
+# caption of the paper's Figure 11 has the right panel noiseless, its text the left one.*
 #
 # ## Fewer rounds?
 #

@@ -18,8 +18,9 @@
 # With exact least squares (solid orange) the federation fails at $3\tau = 15$ rows and succeeds with one row more. Five
 # gradient steps (dashed) need fewer, and clients that add up sums before they choose a support (purple) need two.
 #
-# **The idea of this book.** A client's gradient is *what is missing, seen through $A^\top A/m$*. Four things distort
-# this view: few rows, a common mean, identical columns, and clients that disagree. Three of them have a remedy.
+# **The idea of this book.** A client's gradient is *what is missing, seen through $A^\top A/m$*. Three things distort
+# this view: few rows, a common mean, and identical columns; each has a remedy. With a fourth, clients that disagree,
+# there is nothing common to see.
 #
 # **What you need.** The algorithm of [00_start_here](00_start_here.ipynb), with its letters. All symbols are in
 # [one table](../docs/symbols.md).
@@ -62,8 +63,8 @@ check_parameters(globals(), {
 # $$-\nabla f(x) \;=\; \tfrac1m A^\top A\,e .$$
 #
 # If $A^\top A/m$ were the identity, a client would see $e$ itself. FedGradMP therefore identifies features where the
-# gradient is largest, in the hope that the model lacks most there. Here are four distortions of that view, with 40
-# features of which three are missing.
+# gradient is largest, in the hope that the model lacks most there. Here are the three distortions and clients that
+# disagree, with 40 features of which three are missing.
 
 # %%
 import numpy as np
@@ -127,7 +128,7 @@ alt(see_through(sights[2:4], taken=6), """A common mean, and centred columns. Ab
 # so the gradient can tell them apart. But this answers another question: the model then names atoms, not features.
 
 # %% tags=["hide-input"]
-alt(see_through(sights[4:6], taken=6), """Identical columns, and a random dictionary. Above the picture has a second
+alt(see_through(sights[4:6], taken=6, words="feature (above), atom (below)"), """Identical columns, and a random dictionary. Above the picture has a second
     diagonal and the gradient has each missing entry twice; below it is nearly diagonal, and the gradient is nearly what
     is missing.""")
 
@@ -203,7 +204,9 @@ print(f"of {2 * sparsity} features taken, {by_fifth[0]:.2g} are true where means
 #
 # How often does the federation find the signal with fewer rows, or with more? We compare three methods: least squares
 # on $\hat\Gamma$ (Algorithm 1, `Exact`); five gradient steps in its place and three times the rounds (Algorithm 2); and
-# this project's `SharedSupportGradMP`, whose clients choose the support together.
+# this project's `SharedSupportGradMP`, whose server adds up the clients' gradients, or sketches of them, and picks one
+# support for all. FedGradMP has $K = 3$ local iterations, and the length of each of the five steps is found by an exact
+# line search.
 #
 # **Guess first.** $\hat\Gamma$ has up to $3\tau = 15$ features. How will exact solutions do with 15 rows, and with 8?
 # Which is worse?
@@ -300,9 +303,11 @@ if {edge, edge + 1} <= set(samples):
 #
 # ## The answer
 #
-# A client that solves exactly needs more than $3\tau$ rows: with 15 none of the 10 seeds is recovered, and with 16 all
-# are. With five gradient steps instead of exact solutions 9 seeds are recovered at 15 rows. The view of a client is
-# also distorted by a common mean, by identical columns, and by clients that disagree; only the last has no remedy.
+# Here a client that solves exactly needs more than $3\tau$ rows: with 15 none of the 10 seeds is recovered, and with 16
+# all are. With five gradient steps instead of exact solutions 9 seeds are recovered at 15 rows. The view of a client is
+# also distorted by a common mean, which centring removes, and by identical columns, where a random dictionary is a
+# remedy for a truth that is sparse in its atoms, and not for the choice of features. Clients that disagree have no
+# common truth to see.
 #
 # ## Predict, then change
 #
