@@ -439,7 +439,7 @@ claim("fig1-linear",
     f"noiseless, each alpha of {listed(alphas)}: the rms error stays on or below the straight line of its first "
     "round until it is exact (at least linear convergence)",
     f"{below.sum()} of {below.size} pairs of alpha and K; {single.sum()} of {single.size} single runs; the "
-    f"largest factor of a single round is {factors.max():.3g}", below.all() and (line[..., 1] < 1).all(),
+    f"largest factor of a round is {factors.max():.3g}", below.all() and (line[..., 1] < 1).all(),
     source="paper, Figure 1, line 1168", expected="linear convergence at every alpha")
 
 # %% tags=["hide-input"]
@@ -499,7 +499,7 @@ claim("fig1-centred", f"column means subtracted, noiseless, K = {Ks[0]}: as many
 #    ```text
 #    K = 1: 3.5 rounds on average at alpha = 0, no number (1 of 20 seeds are not exact after 14) at 40
 #    K = 3: 2 rounds on average at alpha = 0, 3.65 at 40
-#    [reproduced] fig1-linear: 4 of 4 pairs of alpha and K; 79 of 80 single runs; the largest factor of a single round is 1
+#    [reproduced] fig1-linear: 4 of 4 pairs of alpha and K; 79 of 80 single runs; the largest factor of a round is 1
 #    true features merged: 5, then 8, then 9.4 at alpha = 0; 0.25, then 1.4, then 1.8 at alpha = 40
 #    ```
 #

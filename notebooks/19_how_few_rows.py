@@ -128,9 +128,9 @@ alt(see_through(sights[2:4], taken=6), """A common mean, and centred columns. Ab
 # so the gradient can tell them apart. But this answers another question: the model then names atoms, not features.
 
 # %% tags=["hide-input"]
-alt(see_through(sights[4:6], taken=6, words="feature (above), atom (below)"), """Identical columns, and a random dictionary. Above the picture has a second
-    diagonal and the gradient has each missing entry twice; below it is nearly diagonal, and the gradient is nearly what
-    is missing.""")
+drawn = see_through(sights[4:6], taken=6, words="feature (above), atom (below)")
+alt(drawn, """Identical columns, and a random dictionary. Above the picture has a second diagonal and the gradient has
+    each missing entry twice; below it is nearly diagonal, and the gradient is nearly what is missing.""")
 
 # %% [markdown]
 # *With identical columns each missing entry is seen in two places, 20 features apart; with atoms it is seen in one.*
