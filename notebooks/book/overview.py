@@ -334,8 +334,8 @@ ROWS = (
         "as above; one rate for all: pixels and dictionary as in 10 (tau = 20, 50, 100; ink = 1 and paper = 1), FedAvg "
         "as in 09",
         "fig7-with-fig6",
-        "FedGradMP in pixels ahead of FedAvg in {} cells, the dictionary ahead of pixels in {}, both in {}",
-        r"pixels (\d+), dictionary (\d+), both (\d+ of \d+)",
+        "of {3} cells FedGradMP in pixels is ahead of FedAvg in {0}, the dictionary of pixels in {1}, both in {2}",
+        r"pixels (\d+), dictionary (\d+), both (\d+) of (\d+)",
         reason="Figure 7 includes the curves of Figure 6 (line 1312), so one setting should give both. None of ours "
         "does: the dictionary is ahead with tau = 20 only, and with 20 to 100 pixels FedGradMP is behind FedAvg at the "
         "same rate. With a larger rate of its own it has both leads only against FedAvg at 0.0001.",
