@@ -35,7 +35,7 @@
 #
 # Here is Algorithm 1 of the paper, in its letters, with one simplification: a client takes the gradient on all its
 # rows. In the paper it is the gradient of a minibatch $j_k$, drawn anew in each local iteration, while $b$ is fitted on
-# all rows in both. $\mathrm{approx}_s(v)$ is the set of the $s$ places where $v$ has its largest magnitudes, and
+# all rows, there as here. $\mathrm{approx}_s(v)$ is the set of the $s$ places where $v$ has its largest magnitudes, and
 # $P_\Lambda(v)$ is $v$ with all entries outside of $\Lambda$ set to zero. $p_i$ is the weight of client $i$; here all
 # weights are equal.
 #
