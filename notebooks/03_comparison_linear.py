@@ -672,8 +672,8 @@ if runner_up == "FedIterHT" and inside[0] and long_rounds >= 20:
 # For forty rounds it is; with more rounds not always. With the rates of the paper's grid FedGradMP then has the
 # smallest error in all three figures, in rounds, in seconds and in bytes: 0.021 in Figure 3, where FedIterHT, the next,
 # has 0.529. But at a rate of 0.05 FedIterHT is below it from round 55 on, and ends near the oracle. Whether FedAvg is
-# the slowest is undecided here: after 40 rounds it is within 0.014 of FedMid and FedDualAvg. More heterogeneity hardly
-# hurts FedGradMP, but makes the learning rates that suited FedAvg and FedMid unstable.
+# the slowest is undecided here, because FedMid and FedDualAvg are nearly as slow. More heterogeneity hardly hurts
+# FedGradMP, but makes the learning rates that suited FedAvg and FedMid unstable.
 #
 # ## Predict, then change
 #

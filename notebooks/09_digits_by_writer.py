@@ -638,7 +638,7 @@ for (words, found), id in zip(fixed.items(), ("common", "printed"), strict=True)
 #
 # With one learning rate for all methods FedGradMP is ahead of FedAvg in no cell of the map, neither early nor late:
 # with all pixels it is FedAvg, with half of them it is level, and with fewer it is behind. With a rate of its own and
-# 400 pixels it is ahead of the best of four rivals at 0.01, the largest rate of the grid of Figures 3 to 5, by 0.0151
+# 400 pixels it is ahead of the best of four rivals at 0.01, the largest in the grid for sparse regression, by 0.0151
 # in the hundredth round, but only with ink = 1; in the last round it is level with them, and ahead where the rivals'
 # rates are small. If all choose their rates nobody is ahead. It is ahead of FedIterHT in every cell with a rate of its
 # own; at the same rate the sign depends on the cell.
