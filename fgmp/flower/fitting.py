@@ -123,7 +123,8 @@ def table_app(
             X = _columns_of_numbers(filled.table, settings)
 
         if settings["dtype"] is None:
-            columns, names = X, settings["features"]
+            columns = X
+            names = settings["features"]
             if plan is not None:
                 _warn_of_small_cells(filled.cells, settings)
                 columns, names = _columns_in_sums(plan, filled.table)
