@@ -64,7 +64,7 @@ import numpy as np
 from scipy.stats import kendalltau
 
 import fgmp
-from book import BLUE, METHODS, Centred, alt, claim, curve, each, floor, gradation, listed, name_lines, panels
+from book import BLUE, METHODS, PURPLE, Centred, alt, claim, curve, each, floor, gradation, listed, name_lines, panels
 from book import pooled_error
 from fgmp.sparse_model import SparseModel
 
@@ -74,9 +74,8 @@ from fgmp.sparse_model import SparseModel
 #
 # Theorem 1 promises $\mathbb{E}\,\|x_t - x^*\|_2^2 \le \kappa^t\, \|x_0 - x^*\|_2^2 + \text{residual}$ with $\kappa <
 # 1$: **linear convergence**, a straight line on a logarithmic axis, down to a residual that is zero without noise. It
-# is an upper bound. It requires that any few columns of a client be nearly orthogonal, with a condition number $c$
-# below about 1.1. No client here comes near that, as measured below; how the theorem works is in
-# [06](06_convergence_theorem.ipynb).
+# is an upper bound, and requires that any few columns of a client be nearly orthogonal, with a condition number $c$
+# below about 1.1; [06](06_convergence_theorem.ipynb) shows why.
 
 # %%
 def federation(alpha, seed, noise_variance=0.0, n_clients=n_clients):
@@ -197,8 +196,8 @@ print(f"no client of any seed has a restricted condition number c below {min(bes
 
 # %% [markdown]
 # Three local iterations save rounds of communication, not work at the clients: a run with $K = 3$ makes more local
-# iterations in all than one with $K = 1$. No client of any seed meets the theorem's condition, so these runs show what
-# happens where it gives no guarantee.
+# iterations in all than one with $K = 1$. All of them are outside of the theorem's condition, so they show what happens
+# where it gives no guarantee.
 #
 # ## Is it a straight line?
 #
@@ -227,21 +226,19 @@ alt(fig, """Root-mean-square error against rounds for the smallest and the large
 # *Each curve stays below its straight line. Solid: the error with one local iteration, down to $10^{-4}$. Dotted: the
 # line through its first round.*
 #
-# So "linear" is true as an upper bound, as the theorem says, but it is a weak one: at the largest $\alpha$ the line has
-# hardly fallen after fourteen rounds. Not every single round of every run reduces the error.
+# But the line is a weak bound: at the largest $\alpha$ it has hardly fallen after fourteen rounds. Not every single
+# round of every run reduces the error.
 #
 # ### Does greater heterogeneity slow convergence?
 #
 # All $\alpha$ share their random numbers, so each seed answers by itself. Kendall's rank correlation compares the order
 # of the factors by which the first round reduces the error with the order of the $\alpha$. It is 1 if every larger
-# $\alpha$ is slower, and 0 if there is no connection. Its median over the seeds is 1, without noise and with it, and
-# its smallest value 0.933: greater heterogeneity is slower.
+# $\alpha$ is slower, and 0 if there is no connection. Its median over the seeds is 1, without noise and with it.
 #
 # ## Why clients that differ are slow
 #
-# [19](19_how_few_rows.ipynb) draws it for one client: a large mean hides what is missing, and the gradient says "more
-# of everything" or "less of everything", until the sum of the model is right. With $A = \mu_i\,1 1^\top + \sigma_i G$,
-# where the entries of $G$ have mean zero and variance 1,
+# [19](19_how_few_rows.ipynb) draws it for one client: a large mean hides what is missing, until the sum of the model is
+# right. With $A = \mu_i\,1 1^\top + \sigma_i G$, where the entries of $G$ have mean zero and variance 1,
 #
 # $$\tfrac1m A^\top A e \;\approx\; \sigma_i^2 e \;+\; \mu_i^2 (1^\top e)\,1 \;+\; \mu_i\sigma_i\,(1^\top e)\,
 # \tfrac1m G^\top 1 \;+\; \mu_i\sigma_i\,(\tfrac1m 1^\top G e)\,1.$$
@@ -261,9 +258,9 @@ alt(fig, """Root-mean-square error against rounds for the smallest and the large
 def merged_features(client, truth):
     method, x = fgmp.FedGradMP(sparsity, local_iterations=1), SparseModel.zero((n_features,))
     for _ in range(3):
-        gamma = method.psi.select_atoms(client.gradient(x), 2 * sparsity)
+        gamma = method.psi.select_atoms(client.gradient(x), 2 * sparsity)  # identify; psi is the standard basis
         yield np.isin(np.flatnonzero(truth), [*gamma, *x.support]).sum()
-        x = method.client_update(client, x, None)
+        x = method.client_update(client, x, None)  # one local iteration; all rows, so no random numbers
 
 
 # %%
@@ -342,10 +339,10 @@ alt(fig, """Last error over that of pooled least squares, against alpha: FedGrad
 # each client fits up to $3\tau$ columns, of which $2\tau$ were chosen because they correlate with its noise, and prunes
 # without fitting again.
 #
-# The third, which makes the peak at a small positive $\alpha$, is the common part of the gradient: `Centred` is without
-# it and has no peak. We believe that pruning leaves the sum of the model slightly wrong, so this part returns, and
-# makes clients with a mean choose nearly the same columns in every round, so that their errors do not average out. By
-# this reasoning a large $\alpha$ should be worst, yet the level falls; we have not measured why.
+# The third, which makes the peak at a small positive $\alpha$, is the common part of the gradient. We believe that
+# pruning leaves the sum of the model slightly wrong, so this part returns, and makes clients with a mean choose nearly
+# the same columns in every round, so that their errors do not average out. By this reasoning a large $\alpha$ should be
+# worst, yet the level falls; we have not measured why.
 #
 # ## One line that removes it
 #
@@ -397,7 +394,7 @@ for words, table in (("as they are", raw_end), ("column means subtracted", cured
 fig, (left, right) = panels(2, width=3.75, height=3)
 for ax, before, after in ((left, raw, cured), (right, raw_end, cured_end)):
     curve(ax, range(len(levels)), np.minimum(before, rounds + 1).T, "as they are", **METHODS["FedGradMP"])
-    curve(ax, range(len(levels)), np.minimum(after, rounds + 1).T, "column means subtracted", color=BLUE, marker="s")
+    curve(ax, range(len(levels)), np.minimum(after, rounds + 1).T, "column means subtracted", color=PURPLE, marker="P")
     ax.set_xticks(range(len(levels)), [f"{a:g}" for a in levels])
     ax.set(xlabel=r"heterogeneity $\alpha$ (not to scale)", ylim=(0, None))
 left.set(ylabel="rounds until exact", title=f"without noise, K = {Ks[0]}")
@@ -470,11 +467,9 @@ claim("fig1-centred", f"column means subtracted, noiseless, K = {Ks[0]}: as many
 #   $\alpha$: with $K = 3$ and $\alpha \ge 0.5$ all runs are exact after 3 to 5 rounds.
 # - **$N(\mu, v)$ is mean and variance.** The paper says so for the data; for the noise we read it so. The mean $\mu_i$
 #   is one number for each client, drawn from $N(0, \alpha)$; one place in the paper has the two in the other order.
-# - **Lambda at the start of a round.** The pseudo-code does not say what it is. Here each client starts with the
-#   support of the model it receives, as the proof of Lemma 3 needs.
-# - **"Linear".** The paper takes the figure as a confirmation of Theorem 1. No client that we looked at meets the
-#   theorem's condition on $c$, so the figure cannot confirm its constants. The shape of the claim holds: at least a
-#   constant factor per round, down to rounding without noise, and to a level above zero with noise.
+# - **"Linear".** The paper takes the figure as a confirmation of Theorem 1. It cannot confirm the constants, since no
+#   client that we looked at meets the condition on $c$. The shape of the claim holds: at least a constant factor per
+#   round.
 #
 # ## The answer
 #
