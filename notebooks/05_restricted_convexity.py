@@ -28,8 +28,7 @@
 # **Where it stands in the paper.** Section II. The theorems that use these constants are measured in
 # [06_convergence_theorem](06_convergence_theorem.ipynb) and
 # [07_minibatches_solvers_cohorts](07_minibatches_solvers_cohorts.ipynb), and random dictionaries (Section IV-D) in
-# [08_gaussian_dictionary_rip](08_gaussian_dictionary_rip.ipynb). [CLAIMS.md](../CLAIMS.md) lists where each statement
-# of the paper is tested. Symbols are in [one table](../docs/symbols.md).
+# [08_gaussian_dictionary_rip](08_gaussian_dictionary_rip.ipynb). Symbols are in [one table](../docs/symbols.md).
 
 # %% tags=["parameters"]
 n_features = 12  # n, features of the small clients
@@ -88,23 +87,23 @@ row = np.array([[1.0, 0.6]])
 angles = np.linspace(0, np.pi, 361)
 along = curvature(row, np.array([np.cos(angles), np.sin(angles)]))
 a, b = np.meshgrid(np.linspace(-2, 2, 200), np.linspace(-2, 2, 200))
-misfit = (row[0, 0] * a + row[0, 1] * b - 1) ** 2 / 2
+loss = (row[0, 0] * a + row[0, 1] * b - 1) ** 2 / 2
 
 # %% tags=["hide-input"]
 fig, (left, right) = panels(2, width=3.75, height=3.4)
-left.contour(a, b, misfit, levels=[0.1, 0.5, 1.5, 3, 5], colors=BLUE)
+left.contour(a, b, loss, levels=[0.1, 0.5, 1.5, 3, 5], colors=BLUE)
 left.plot([-0.2, 2], [2, -1 / 0.6], color="k", linestyle="--", label="floor of the valley")
 left.legend(loc="lower left", frameon=True, framealpha=1, edgecolor="none")
 left.axhline(0, color=VERMILLION)
 left.axvline(0, color=VERMILLION)
-left.set(xlabel="$x_1$", ylabel="$x_2$", title="Misfit; orange: sparse vectors", aspect="equal", ylim=(-2, 2))
+left.set(xlabel="$x_1$", ylabel="$x_2$", title="Loss; orange: sparse vectors", aspect="equal", ylim=(-2, 2))
 right.plot(np.degrees(angles), along, color="k")
 right.plot([0, 90, 180], curvature(row, np.eye(2))[[0, 1, 0]], "o", color=VERMILLION)
 right.annotate("along $x_1$,\nsparse", (0, 1), (8, -26), textcoords="offset points")
 right.annotate("along $x_2$,\nsparse", (90, 0.36), (-8, -22), textcoords="offset points", ha="right")
 right.set(xlabel="direction $d$ (degrees)", xticks=range(0, 181, 45), ylabel="curvature along $d$")
 right.set(title="Curvature of directions", ylim=(-0.05, 1.6))
-alt(fig, """Left, the levels of a misfit of two features are parallel lines along a straight valley, and the two axes
+alt(fig, """Left, the levels of a loss of two features are parallel lines along a straight valley, and the two axes
     cross them. Right, the curvature along a direction against its angle: zero at one angle, positive at the two
     axes.""")
 
@@ -198,10 +197,10 @@ alt(fig, """Upper and lower restricted constants against the sparsity: the upper
 # its constant $\rho^+/(2\rho^- - \rho^+)$ is not positive. **So one client with $c \ge 2$ breaks the theorem for the
 # whole federation**, because the bound adds up all clients.
 #
-# The inner bound of the constants gives a lower bound of $c$, with which we can prove that the theorem says nothing.
-# Here it is for clients like those of Figure 1, at sparsity 4, which is $\tau = 1$. The figure draws it against what
-# makes a client's columns similar: its entries are $N(\mu_i, 1/i^{1.1})$, so every column contains the same vector
-# $\mu_i\mathbb{1}$, and the ratio of $\mu_i^2$ to the variance decides.
+# The inner bound of the constants gives a lower bound of $c$. Here it is for clients like those of Figure 1, at
+# sparsity 4, which is $\tau = 1$. The figure draws it against what makes a client's columns similar: its entries are
+# $N(\mu_i, 1/i^{1.1})$, so every column contains the same vector $\mu_i\mathbb{1}$, and the ratio of $\mu_i^2$ to the
+# variance decides.
 
 # %%
 def drawn_clients(seed):
@@ -257,8 +256,7 @@ claim("theory-mean-conditions", "clients of one federation, ordered by squared m
 #
 # - **The small client.** Exact constants need enumeration, so the picture has 14 features. At 1000 features we have
 #   bounds.
-# - **$\rho^+$** is the restricted curvature, not the larger constant of Assumption 2
-#   ([18_errata_checked](18_errata_checked.ipynb) compares the two). For exact projections the proofs need no more.
+# - **$\rho^+$** is the restricted curvature. For exact projections the proofs need no more.
 #
 # ## The answer
 #

@@ -73,10 +73,11 @@ from fgmp.datasets.synthetic import sparse_on_sphere
 # %% [markdown]
 # ## A direction that is turned
 #
-# The loss of a client with two rows and three features has no curvature in some direction. Here two of its features
-# are always equal, like neighbouring pixels of a smooth picture (**twins**). Their difference, which has two nonzero
-# entries, is the flat direction. In a dictionary the model is $\Psi z$, the matrix is $A\Psi$, and sparse means few
-# entries of $z$. A random $\Psi$ does not depend on the data. (Only its rotation is drawn, chosen to be easy to see.)
+# The loss of a client with two rows and three features has no curvature in some direction. Here two of its features are
+# always equal, like neighbouring pixels of a smooth picture (`twins` in the code). Their difference, which has two
+# nonzero entries, is the flat direction. In a dictionary the model is $\Psi z$, the matrix is $A\Psi$, and sparse means
+# few entries of $z$. A random $\Psi$ does not depend on the data. (Only its rotation is drawn, chosen to be easy to
+# see.)
 
 # %%
 rows = np.array([[1.0, 1.0, -0.6], [0.4, 0.4, 1.1]])
@@ -116,7 +117,7 @@ plt.close("all")
 
 
 # %% [markdown]
-# ## Twins are mixed, and a mean is not
+# ## Identical columns are mixed, and a mean is not
 #
 # RIP, the restricted isometry property, says that sparse vectors nearly keep their lengths. A matrix with two
 # identical columns does not have it, because their difference has length zero. Here are 300 rows of 400 features in
@@ -138,7 +139,7 @@ def clients_with_means(seed):
 
 # %%
 A, blind = twins(0), clients_with_means(2)[-1]
-print(f"stable rank: twins {theory.stable_rank(A):.3g}, the largest mean {theory.stable_rank(blind):.3g}")
+print(f"stable rank: identical columns {theory.stable_rank(A):.3g}, the largest mean {theory.stable_rank(blind):.3g}")
 
 
 # %% [markdown]
@@ -272,8 +273,8 @@ for k in (0, 2, 1):
 floor(ax, 1e-14, "counts as exact", inside="right")
 ax.set(yscale="log", xlabel="round", ylabel="relative error")
 fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3, columnspacing=1)
-alt(fig, """Relative error against rounds of clients with twins: in the standard basis it stays near 1, in the
-    dictionary all clients together are exact, and one client alone is so on some seeds only.""")
+alt(fig, """Relative error against rounds of clients with identical columns: in the standard basis it stays near 1, in
+    the dictionary all clients together are exact, and one client alone is so on some seeds only.""")
 
 # %% [markdown]
 # *With identical columns the runs are exact in the dictionary only. Medians over the seeds, with quartiles.*
@@ -325,15 +326,15 @@ claim("rip-slope-lengths", "the deviation of lengths falls like sr(A)^(-1/2): th
 ends = errors[:, :, -1]
 print(f"exact in the dictionary: all clients on {(ends[1] <= 1e-14).sum()} of {n_seeds} seeds, "
       f"one client alone on {(ends[2] <= 1e-14).sum()}")
-claim("rip-fedgradmp", f"clients with twins: exact in {rounds} rounds in a dictionary of {signal_atoms} atoms, and far "
-    "off in the standard basis", ends[1], (ends[1] <= 1e-14) & (ends[0] > 0.1), source="ours, Gaussian dictionary",
-    expected="at most 1e-14", unit="relative error (above 0.1 in the standard basis)", floor=1e-14)
+claim("rip-fedgradmp", f"clients with identical columns: exact in {rounds} rounds in a dictionary of {signal_atoms} "
+    "atoms, and far off in the standard basis", ends[1], (ends[1] <= 1e-14) & (ends[0] > 0.1),
+    source="ours, Gaussian dictionary", expected="at most 1e-14",
+    unit="relative error (above 0.1 in the standard basis)", floor=1e-14)
 
 # %% [markdown]
 # ## What differs from the paper, and why
 #
-# - **The rate.** $\delta_\tau$ is of order $\sqrt{\tau\log(n/\tau)/\mathrm{sr}}$, as the corollary gives, not its
-#   square, as the text after it prints. The flat spectrum is the worst case for a given stable rank.
+# - **The rate** is measured for a flat spectrum, which is the worst case for a given stable rank.
 # - **RIP.** A matrix has RIP with $\delta_\tau$ if its constant is *at most* $\delta_\tau$; the paper prints at least.
 # - **Scaling.** The paper's dictionary has entries $N(0, 1)$. The library's have $N(0, 1/n)$, so that atoms have norm
 #   about 1. Condition numbers are the same.

@@ -763,7 +763,7 @@ alt(fig, "Largest over smallest curvature against the radius r. Left, logistic: 
 # r\,]$, where the Gaussian width $w$ is how far the set extends along a random direction, and $r$ is its largest norm.
 # It is exceeded by $u$ times the radius with probability at most $3e^{-u^2}$. For sparse unit vectors
 # `theory.gaussian_width` computes the width. Here are many dictionaries, for 200 cosines of 800 and for identical
-# columns (twins):
+# columns:
 
 # %%
 def deviation(A, seed):
@@ -892,8 +892,8 @@ claim("theory-ball-leaves", "separable logistic clients as printed, which prune 
 
 # %% tags=["hide-input"]
 logistic = np.array([logistic_case(seed) for seed in range(n_seeds)])
-claim("rip-logistic", f"logistic Hessian of twins in the dictionary, r = {radius:g}: RSS/RSC below both bounds",
-    dict(zip(("measured", "bound with cosh^2 r", "bound of the paper"), logistic.T, strict=True)),
+claim("rip-logistic", f"logistic Hessian of identical columns in the dictionary, r = {radius:g}: RSS/RSC below both "
+    "bounds", dict(zip(("measured", "bound with cosh^2 r", "bound of the paper"), logistic.T, strict=True)),
     (np.diff(logistic, axis=1) >= 0).all(axis=1), source="paper, logistic losses, line 1113",
     expected="increasing (infinite in the standard basis)")
 
@@ -919,7 +919,7 @@ claim("rip-softmax-blocks", "softmax blocks: ratio at most (1 + C e^(2r))^2; sha
     and np.allclose(of_blocks[half_reached], MANY["blocks: sharp"][half_reached], rtol=1e-4),
     source="paper, logistic losses, line 1137", expected="at least 1 times")
 
-claim("rip-theorem", "sub-Gaussian theorem and its corollary: mean and tail, cosines and twins, with C = 1",
+claim("rip-theorem", "sub-Gaussian theorem and its corollary: mean and tail, cosines and identical columns, with C = 1",
     (sups / (width + 1)).max(axis=0),
     bool((sups.mean(1) <= width + 1).all() and (share_above <= 3 * np.exp(-(us**2))).all()),
     source="paper, Gaussian dictionary, line 1058", expected="a mean of at most 1 for each matrix",

@@ -377,7 +377,7 @@ def _draw_sight(picture, bars, sight, taken) -> None:
 
 
 def draw_sphere(ax, rows, title, *, eye=None, most=None):
-    """Draw the curvature of a misfit with three features along its sparse directions.
+    """Draw the curvature of a loss with three features along its sparse directions.
 
     Parameters
     ----------
