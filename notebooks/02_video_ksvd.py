@@ -332,15 +332,13 @@ claim("fig2-satisfactory",
 # - **The start of K-SVD.** K-SVD usually starts from training frames. Frames of a fixed camera are almost multiples of
 #   one another, and so are atoms that start from them. Starting from the mean and what frames add to it gives atoms
 #   that a few measurements can tell apart.
-# - **$\eta$.** For atoms that are not orthonormal, $\mathrm{approx}_\tau$ is greedy here, and the notebook prints how
-#   far from the best choice it is.
+# - **$\eta$.** For atoms that are not orthonormal, $\mathrm{approx}_\tau$ is greedy here.
 #
 # ## The answer
 #
 # Yes. The recovered frame misses 0.0501 of its norm in the median, hardly more than the best 5 atoms leave. With all
 # fifty clients dense least squares on the atoms does as well, without any pursuit. Sparsity pays with few clients: with
-# two, dense least squares ends at 2.58 times the floor, FedGradMP at 1.15 times. No sensing matrix is ever stored,
-# since a client needs only $A_i \Psi$.
+# two, dense least squares ends at 2.58 times the floor, FedGradMP at 1.15 times.
 #
 # ## Predict, then change
 #

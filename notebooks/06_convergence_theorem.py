@@ -492,12 +492,11 @@ claim("theory-kappa-measured", "with K = 20 and one mu(i) > 1, where kappa > 1 p
 # %% [markdown]
 # ## What differs from the paper, and why
 #
-# - **The clients.** The constants of the theorems need condition numbers that the paper's own data do not have
-#   ([05_restricted_convexity](05_restricted_convexity.ipynb)). So the bounds are tested on nearly orthonormal clients.
-# - **The formulas** follow the proofs ([ERRATA.md](../ERRATA.md)). The residual is the smaller of two that can be
-#   proved, as said above the figure. Lemma 2 is tested with the gradient of $f_i$ in $\xi_1$, which is enough.
-# - **$\rho^+$** is the restricted curvature, not the larger constant of Assumption 2. For exact projections the proofs
-#   need no more, and all projections in this notebook are exact ($\eta = 1$).
+# - **The clients** are nearly orthonormal, so that the theorems say something.
+# - **The formulas** follow the proofs, the residual as said above its figure. Lemma 2 is tested with the gradient of
+#   $f_i$ in $\xi_1$, which is enough.
+# - **$\rho^+$** is the restricted curvature, as in [05](05_restricted_convexity.ipynb); all projections are exact
+#   ($\eta = 1$).
 # - **Batches** are full. [07_minibatches_solvers_cohorts](07_minibatches_solvers_cohorts.ipynb) has minibatches.
 # - **Noise.** It is small enough for the bounds to say something, except in the section on the lemmas.
 #

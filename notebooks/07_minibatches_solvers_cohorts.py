@@ -142,9 +142,7 @@ alt(fig, """For three ways to run FedGradMP the squared error after the last rou
 
 
 # %% [markdown]
-# *A row for each way to run: medians over the seeds, with their ranges. A run with one client a round ends above the
-# run with all of them, because the noise of a single client is in its last model, while the errors of many clients
-# cancel in their mean. The promises do not see that.*
+# *A row for each way to run: medians over the seeds, with their ranges.*
 #
 # ## Minibatches: the variance and the trade-off in $\theta$
 #
@@ -378,8 +376,6 @@ claim("theory-cohort-mean", "client sampling: the mean over random cohorts can r
 # %% [markdown]
 # ## What differs from the paper, and why
 #
-# - **The clients** are nearly orthonormal, since the paper's own data do not meet the conditions of its theorems
-#   ([05_restricted_convexity](05_restricted_convexity.ipynb)).
 # - **The formulas** follow the proofs, where the printed ones differ ([ERRATA.md](../ERRATA.md)).
 # - **Noise** is so small that the bounds say something.
 # - **Constants.** The $\bar\rho^+$ of minibatches are means over some minibatches, not over all.

@@ -557,13 +557,10 @@ claim("fig7-own-rate",
 # ## What differs from the paper, and why
 #
 # - **Data, loss:** as in [09_digits_by_writer](09_digits_by_writer.ipynb).
-# - **Sparsity and learning rates.** The paper prints neither, so the maps have several of both.
 # - **Size of the dictionary.** The paper writes 200 x 784, though its $A$ has a row for each pixel. We read this as
 #   200 atoms for images of 784 pixels. The small images of `digits` have fewer atoms.
-# - **Length of the atoms.** Entries of variance $1/n$ for $n$ pixels, where the theorem behind the dictionary (line
-#   1057) has variance 1. If all atoms are $s$ times as long, a step of $\alpha$ moves $x = \Psi\alpha$ as a rate $s^2$
-#   times as large does, and nothing else changes. So with variance 1 a common rate $\eta$ is another protocol: it
-#   compares our dictionary at the rate $784\,\eta$ with pixels at $\eta$.
+# - **Length of the atoms**, as said above the curves of Figure 7. If all atoms are $s$ times as long, a step of
+#   $\alpha$ moves $x = \Psi\alpha$ as a rate $s^2$ times as large does, and nothing else changes.
 # - **Selection of atoms.** Inner products with normalised atoms ("thresholding") instead of orthogonal matching
 #   pursuit, which is far slower with ten classes.
 # - **Constants.** The paper bounds them through the stable rank, for rows of length 1; here they are measured, on the

@@ -27,8 +27,7 @@
 # - how much alike the errors of single clients are in one round.
 #
 # **Where it is in the paper.** Theorem 1 and the remark on its key factors (Section III), client sampling (Section
-# IV-B), Sections V-D and V-E, Figures 10 and 11. If the algorithm is new to you, read
-# [00_start_here](00_start_here.ipynb) first.
+# IV-B), Sections V-D and V-E, Figures 10 and 11.
 
 # %% tags=["parameters"]
 n_clients = 50  # N, clients of the federation; all take part where K is varied
@@ -227,8 +226,7 @@ alt(fig, "The same for five cohort sizes, in dimension 50 above and 1000 below. 
 
 # %% [markdown]
 # *Figure 11 of the paper, in the dimension that it prints (top) and in that of the other experiments: with noise larger
-# cohorts end lower (middle, and right as a ratio). Without noise they are faster in the larger dimension only. The
-# caption of the paper's Figure 11 has the right panel noiseless, its text the left one.*
+# cohorts end lower (middle, and right as a ratio). Without noise they are faster in the larger dimension only.*
 #
 # ## Fewer rounds?
 #

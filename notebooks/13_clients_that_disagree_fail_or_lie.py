@@ -279,8 +279,6 @@ last = {kind: np.sqrt(np.mean(e[:, -(rounds // 2) :] ** 2, axis=1)) for kind, e 
 setting = f"n={n_features}, N={n_clients}, tau={sparsity}, K={local_iterations}, alpha={alpha:g}, all clients"
 
 # %% [markdown]
-# Where answers are left out, the last error is that of a smaller cohort.
-#
 # ## Clients that lie
 #
 # A lie has the right form, and the server holds no data to compare it with, so it averages it with the others. If a

@@ -463,8 +463,7 @@ alt(fig, "Relative error against the rows of a client, 5 to 100. FedGradMP fails
 # *Median and range over the seeds.* The polished FedGradMP reaches the floor where FedGradMP has found the support. A
 # closing exchange cannot add an entry that the support lacks.
 #
-# **When not to use it.** Normal equations in every round cost many times the bytes of FedGradMP's short models. So if
-# clients hold enough rows, FedGradMP with one closing exchange is the better choice.
+# **When not to use it.** Normal equations in every round cost many times the bytes of FedGradMP's short models.
 #
 # A sum is the remedy for few rows, but not for a common mean, identical columns, or clients that disagree:
 # [19](19_how_few_rows.ipynb) compares the four.

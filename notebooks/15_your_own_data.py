@@ -265,8 +265,7 @@ alt(fig, """AUC, calibration intercept and calibration slope of three models at 
 # *Lines are 95 % intervals. Dashed lines are perfect calibration.*
 #
 # **The dense ridge loses nothing if rows stay.** The dense federated model *is* the ridge on pooled rows, because both
-# come from the same sums; and on average it is as good as the $\ell_1$ penalty on pooled rows. This says nothing about
-# FedGradMP, whose model is the sparse one.
+# come from the same sums; and on average it is as good as the $\ell_1$ penalty on pooled rows.
 #
 # **Few features cost a little.** With the number chosen by the hospitals the AUC is lower at each of the four, most at
 # Cleveland (0.84, not 0.89); five given features are as good on average. The rule for the choice is how well new
@@ -448,12 +447,11 @@ claim("own-masks", f"heart disease, four hospitals, {masked} features: largest d
 #
 # ## The answer
 #
-# Three lines give a logistic model of 10 of 13 features from a table with gaps and categories, with standard errors
-# and with AUC and calibration for each hospital. Hospitals that had no part in the fit are predicted with a mean AUC
-# of 0.807 by a dense ridge on all features, which is the ridge on pooled rows, so it loses nothing if rows stay.
+# Three lines give a logistic model of 10 of 13 features from a table with gaps and categories, with standard errors and
+# with AUC and calibration for each hospital. Hospitals that had no part in the fit are predicted with a mean AUC of
+# 0.807 by a dense ridge on all features, which is the ridge on pooled rows, so it loses nothing if rows stay.
 # FedGradMP's sparse model has 0.789 with the number chosen by the hospitals. Discrimination transfers well to two of
-# four new hospitals, calibration to one, and 40 patients of its own correct a level that is far off. The gain is that
-# rows stay, not fewer bytes.
+# four new hospitals, calibration to one, and 40 patients of its own correct a level that is far off.
 #
 # ## Predict, then change
 #

@@ -256,8 +256,7 @@ print("exact solutions, last error by rows:", {m: middle[m] for m in samples if 
 # minimum norm; its entries are small, so they hardly move the average.
 #
 # The threshold is due to the **exact solution**, not to the algorithm. A few gradient steps do not fit $3\tau$ features
-# without error, and the mean of the clients finds the signal with fewer rows, but in more rounds. Clients that choose
-# the support together need still fewer ([14](14_add_up_before_deciding.ipynb)).
+# without error, and the mean of the clients finds the signal with fewer rows, but in more rounds.
 #
 # ## Turn it yourself
 #
@@ -304,9 +303,8 @@ if {edge, edge + 1} <= set(samples):
 # ## The answer
 #
 # Here a client that solves exactly needs more than $3\tau$ rows: with 15 none of the 10 seeds is recovered, and with 16
-# all are. With five gradient steps instead of exact solutions 9 seeds are recovered at 15 rows. The view of a client is
-# also distorted by a common mean, which centring removes, and by identical columns, where a random dictionary is a
-# remedy for a truth that is sparse in its atoms, and not for the choice of features. Clients that disagree have no
+# all are. With five gradient steps instead of exact solutions 9 seeds are recovered at 15 rows. A common mean and
+# identical columns distort the view of a client, too, and each has a remedy of its own; clients that disagree have no
 # common truth to see.
 #
 # ## Predict, then change
