@@ -332,7 +332,8 @@ alt(fig, "Relative error against rounds: each client alone stays near 1, togethe
 # ## What was measured
 #
 # A claim is a sentence that a run may refute. Its line gives the verdict, its name and what was measured: the median
-# over the seeds and the range ([CLAIMS](../CLAIMS.md) has all of them).
+# over the seeds and the range. A statement of the paper is *reproduced*, one of our own *holds* ([CLAIMS](../CLAIMS.md)
+# has all of them).
 
 # %% tags=["hide-input"]
 generous, end = exact**0.5, np.array(together)[:, -1]
@@ -362,8 +363,8 @@ claim("start-alone", f"{sizes}alone, at most one client in three reaches {genero
 # - **Rows that may be pooled.** Pool them: any sparse regression on all rows does as well, and is simpler
 #   ([15](15_your_own_data.ipynb)).
 # - **At most $3\tau$ rows a client.** An exact solution fits them whatever the truth is ([19](19_how_few_rows.ipynb)).
-#   Take five gradient steps, or `SharedSupportGradMP`, which adds sums of all rows before it decides
-#   ([14](14_add_up_before_deciding.ipynb)).
+#   Let clients take five gradient steps instead, or take `SharedSupportGradMP`, which adds up the gradients of all
+#   before it selects ([14](14_add_up_before_deciding.ipynb)).
 # - **Identical columns**: features that are equal, or nearly, at every client. No average over clients tells them
 #   apart. A random dictionary mixes them, but then the model no longer names features
 #   ([08](08_gaussian_dictionary_rip.ipynb)).

@@ -73,9 +73,10 @@ from fgmp.sparse_model import SparseModel
 # ## What the theorem promises
 #
 # Theorem 1 promises $\mathbb{E}\,\|x_t - x^*\|_2^2 \le \kappa^t\, \|x_0 - x^*\|_2^2 + \text{residual}$ with $\kappa <
-# 1$: **linear convergence**, a straight line on a logarithmic axis, down to a residual that is zero without noise. It
-# is an upper bound, and requires that any few columns of a client be nearly orthogonal, with a condition number $c$
-# below about 1.1; [06](06_convergence_theorem.ipynb) shows why.
+# 1$ and the best sparse model $x^*$, which without noise is the signal: **linear convergence**, a straight line on a
+# logarithmic axis, down to a residual that is zero without noise. It is an upper bound, and requires that any few
+# columns of a client be nearly orthogonal, with a condition number $c$ below about 1.1;
+# [06](06_convergence_theorem.ipynb) shows why.
 
 # %%
 def federation(alpha, seed, noise_variance=0.0, n_clients=n_clients):
@@ -415,7 +416,7 @@ alt(fig, """Left, rounds until exact against alpha: they grow for the clients as
 # %% [markdown]
 # ## What was measured
 #
-# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+# These are the claims of this chapter; [CLAIMS](../CLAIMS.md) has all.
 
 # %% tags=["hide-input"]
 enough = int(np.ceil(0.95 * n_seeds))

@@ -302,7 +302,7 @@ alt(fig, """Error over the floor. Left, against rounds: it is near 1 after two r
 # %% [markdown]
 # ## What was measured
 #
-# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+# These are the claims of this chapter; [CLAIMS](../CLAIMS.md) has all.
 
 # %% tags=["hide-input"]
 claim("fig2-floor",

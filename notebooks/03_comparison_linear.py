@@ -558,11 +558,11 @@ alt(picture, """The relative error after ten rounds, dots with bars and a line f
 # %% [markdown]
 # ## What was measured
 #
-# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them). A statement of the paper
-# is reproduced if it holds on every seed, and in part if it holds on at least half of them. For the seconds we stop the
-# clock when a rival has finished all its rounds; FedGradMP has to be ahead of every rival at that moment. Each round
-# counts with the median of its run, so that a busy machine does not decide the result; it could in Figure 5, where a
-# round of FedGradMP takes the time of many rounds of a rival.
+# These are the claims of this chapter; [CLAIMS](../CLAIMS.md) has all. A statement of the paper is reproduced if it
+# holds on every seed, and in part if it holds on at least half of them. For the seconds we stop the clock when a rival
+# has finished all its rounds; FedGradMP has to be ahead of every rival at that moment. Each round counts with the
+# median of its run, so that a busy machine does not decide the result; it could in Figure 5, where a round of FedGradMP
+# takes the time of many rounds of a rival.
 
 # %% tags=["hide-input"]
 PLACES = {3: "paper, Figure 3, line 1226", 4: "paper, Figure 4, line 1230", 5: "paper, Figure 5, line 1232"}

@@ -232,7 +232,7 @@ flat, falling = np.mean(growth["smallest beta"]), np.mean(growth["root of the re
 # %% [markdown]
 # ## What was measured
 #
-# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+# These are the claims of this chapter; [CLAIMS](../CLAIMS.md) has all.
 
 # %% tags=["hide-input"]
 ratios = {f"ratio_{N}_clients": value for N, value in far.items()}

@@ -233,7 +233,7 @@ alt(fig, """A lower bound of the condition number of clients against the squared
 # %% [markdown]
 # ## What was measured
 #
-# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+# These are the claims of this chapter; [CLAIMS](../CLAIMS.md) has all.
 
 # %% tags=["hide-input"]
 restricted, whole = np.array([wide(seed) for seed in range(n_seeds)]).T

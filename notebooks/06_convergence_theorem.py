@@ -453,7 +453,7 @@ last = [squared_errors(fed, fed.truth, 20)[2] ** 0.5 for fed in bad]
 # %% [markdown]
 # ## What was measured
 #
-# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+# These are the claims of this chapter; [CLAIMS](../CLAIMS.md) has all.
 
 # %% tags=["hide-input"]
 for step, number, line in ((1, 3, 444), (2, 2, 430), (3, 1, 417)):

@@ -333,7 +333,7 @@ alt(fig, """Left, the promised rate of a round against the cohort size: the maxi
 # %% [markdown]
 # ## What was measured
 #
-# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+# These are the claims of this chapter; [CLAIMS](../CLAIMS.md) has all.
 
 # %% tags=["hide-input"]
 lowest = [np.min([b.after(steps, 1.0) for b in row], axis=0) for row in bounds]

@@ -290,7 +290,7 @@ alt(fig, """Relative error against rounds of clients with identical columns: in 
 # %% [markdown]
 # ## What was measured
 #
-# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+# These are the claims of this chapter; [CLAIMS](../CLAIMS.md) has all.
 
 # %% tags=["hide-input"]
 signals, coefficients, plain = np.array([conditions(seed) for seed in range(n_seeds)]).T

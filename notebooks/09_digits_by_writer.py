@@ -525,10 +525,10 @@ for row, tau in enumerate(sparsity):
 # %% [markdown]
 # ## What was measured
 #
-# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them). A lead of at most 0.01
-# counts as none. The paper says that FedGradMP is ahead of all four on training and on unseen writers (line 1292), for
-# values of $\tau$ and of the rates that it does not print. So the first two claims count all cells: each $\tau$ below
-# $n$ with each rate of the grid of Figures 3 to 5.
+# These are the claims of this chapter; [CLAIMS](../CLAIMS.md) has all. A lead of at most 0.01 counts as none. The paper
+# says that FedGradMP is ahead of all four on training and on unseen writers (line 1292), for values of $\tau$ and of
+# the rates that it does not print. So the first two claims count all cells: each $\tau$ below $n$ with each rate of the
+# grid of Figures 3 to 5.
 
 # %% tags=["hide-input"]
 apart = np.linalg.norm(all_pixels.x - average.x) / np.linalg.norm(average.x)

@@ -493,8 +493,8 @@ drawn = images(models, [str(digit) for digit in range(classes)] * 2, **scale)
 # %% [markdown]
 # ## What was measured
 #
-# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them). As before, a difference
-# of at most 0.01 counts as none. The verdict depends on the protocol, which each claim names.
+# These are the claims of this chapter; [CLAIMS](../CLAIMS.md) has all. As before, a difference of at most 0.01 counts
+# as none. The verdict depends on the protocol, which each claim names.
 
 # %% tags=["hide-input"]
 claim("fig7-condition",

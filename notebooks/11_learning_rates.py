@@ -534,7 +534,7 @@ _ = ax.set(xlabel="learning rate", title=f"runs that diverge within {rounds} rou
 # %% [markdown]
 # ## What was measured
 #
-# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+# These are the claims of this chapter; [CLAIMS](../CLAIMS.md) has all.
 
 # %% tags=["hide-input"]
 tried_Ks = sorted({K for _, K in grids})

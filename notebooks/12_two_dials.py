@@ -425,9 +425,9 @@ for words, (by_formula, last) in dials.items() if finds.any() else ():
 # %% [markdown]
 # ## What was measured
 #
-# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them). A trend is the slope of
-# a straight line through the values of one seed against the logarithm of the dial: what one doubling changes. It has a
-# 95 % interval by the bootstrap over the seeds. "Undecided" means that the interval contains zero.
+# These are the claims of this chapter; [CLAIMS](../CLAIMS.md) has all. A trend is the slope of a straight line through
+# the values of one seed against the logarithm of the dial: what one doubling changes. It has a 95 % interval by the
+# bootstrap over the seeds. "Undecided" means that the interval contains zero.
 
 # %% tags=["hide-input"]
 def in_words(trend, unit):

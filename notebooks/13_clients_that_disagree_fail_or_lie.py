@@ -383,7 +383,7 @@ alt(fig, "Last error against the share of liars with few rows. With 20 rows the 
 # %% [markdown]
 # ## What was measured
 #
-# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+# These are the claims of this chapter; [CLAIMS](../CLAIMS.md) has all.
 
 # %% tags=["hide-input"]
 known = np.median(apart["values"][2][1:], axis=1)

@@ -471,7 +471,7 @@ alt(fig, "Relative error against the rows of a client, 5 to 100. FedGradMP fails
 # %% [markdown]
 # ## What was measured
 #
-# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+# These are the claims of this chapter; [CLAIMS](../CLAIMS.md) has all.
 
 # %% tags=["hide-input"]
 contours = np.array([[passes_half(share, samples) for share in shares[one].T] for one in columns])

@@ -410,7 +410,7 @@ plain, secure = (fit.predict_proba(table) for fit in fits)
 # %% [markdown]
 # ## What was measured
 #
-# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+# These are the claims of this chapter; [CLAIMS](../CLAIMS.md) has all.
 
 # %% tags=["hide-input"]
 risks = {key: expit(values) for key, values in log_odds.items()}

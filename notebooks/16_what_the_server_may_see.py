@@ -282,7 +282,7 @@ for N, name in product(private_clients, ("SharedSupportGradMP", "FedGradMP")):
 # %% [markdown]
 # ## What was measured
 #
-# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+# These are the claims of this chapter; [CLAIMS](../CLAIMS.md) has all.
 
 # %% tags=["hide-input"]
 in_the_clear = np.array(seen["in the open"])

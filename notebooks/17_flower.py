@@ -191,7 +191,7 @@ masked = fgmp.simulate(runners["FedAvg"], fed, rounds, rng=seed, aggregator=secu
 # %% [markdown]
 # ## What was measured
 #
-# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+# These are the claims of this chapter; [CLAIMS](../CLAIMS.md) has all.
 
 # %% tags=["hide-input"]
 ratio = bytes_in_a_round(sent["FedAvg"]) / bytes_in_a_round(sent["FedGradMP"])

@@ -788,7 +788,7 @@ share_above = np.array([(sups > width + u).mean(axis=1).max() for u in us])
 # %% [markdown]
 # ## What was measured
 #
-# Each claim with its verdict, and what was measured ([CLAIMS](../CLAIMS.md) has all of them).
+# These are the claims of this chapter; [CLAIMS](../CLAIMS.md) has all.
 
 # %% tags=["hide-input"]
 ratio = np.array([two_readings(seed) for seed in range(n_seeds)])
