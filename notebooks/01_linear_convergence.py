@@ -197,8 +197,8 @@ print(f"no client of any seed has a restricted condition number c below {min(bes
 
 # %% [markdown]
 # Three local iterations save rounds of communication, not work at the clients: a run with $K = 3$ makes more local
-# iterations in all than one with $K = 1$. All of them are outside of the theorem's condition, so they show what happens
-# where it gives no guarantee.
+# iterations in all than one with $K = 1$. No run here meets the theorem's condition, so all show what happens where it
+# gives no guarantee.
 #
 # ## Is it a straight line?
 #

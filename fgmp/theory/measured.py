@@ -222,11 +222,11 @@ def sparse_minimiser(federation: Federation, sparsity: int) -> Array:
     for support in supports:
         columns = triangle[:, support]
         values = np.linalg.lstsq(columns, right, rcond=None)[0]
-        misfit = float(np.linalg.norm(columns @ values - right))
-        if misfit < smallest - rounding:
+        residual = float(np.linalg.norm(columns @ values - right))
+        if residual < smallest - rounding:
             x_star = np.zeros(n)
             x_star[support] = values
-            smallest = misfit
+            smallest = residual
     return x_star
 
 
