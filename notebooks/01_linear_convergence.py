@@ -385,15 +385,15 @@ def both(alpha, seed):
 # %%
 levels, repeats = [0.0, 1.0, 10.0, 40.0], min(n_seeds, 10)
 outcome = np.reshape(each(both, [(a, s) for a in levels for s in range(repeats)]), (len(levels), repeats, 2, 2))
-(raw, raw_end), (cured, cured_end) = np.transpose(outcome, (2, 3, 0, 1))  # each [level, seed]
+(raw, raw_end), (no_means, no_means_end) = np.transpose(outcome, (2, 3, 0, 1))  # each [level, seed]
 names = [f"alpha = {a:g}" for a in levels]
 print("as they are, rounds until exact (medians):", dict(zip(names, np.median(raw, axis=1).tolist(), strict=True)))
-for words, table in (("as they are", raw_end), ("column means subtracted", cured_end)):
+for words, table in (("as they are", raw_end), ("column means subtracted", no_means_end)):
     print(f"with noise, last error / pooled, {words}:", *(f"{value:.2g}" for value in np.median(table, axis=1)))
 
 # %% tags=["hide-input"]
 fig, (left, right) = panels(2, width=3.75, height=3)
-for ax, before, after in ((left, raw, cured), (right, raw_end, cured_end)):
+for ax, before, after in ((left, raw, no_means), (right, raw_end, no_means_end)):
     curve(ax, range(len(levels)), np.minimum(before, rounds + 1).T, "as they are", **METHODS["FedGradMP"])
     curve(ax, range(len(levels)), np.minimum(after, rounds + 1).T, "column means subtracted", color=PURPLE, marker="P")
     ax.set_xticks(range(len(levels)), [f"{a:g}" for a in levels])
@@ -455,7 +455,7 @@ claim("fig1-residual",
     bool(np.median(ratios[0], axis=-1).min() > 1), source="ours, Figure 1", expected="above 1", unit="times", digits=2)
 
 claim("fig1-centred", f"column means subtracted, noiseless, K = {Ks[0]}: as many rounds until exact at every alpha of "
-    f"{listed(levels)}", dict(zip(names, cured, strict=True)), (cured == cured[:1]).all(axis=0),
+    f"{listed(levels)}", dict(zip(names, no_means, strict=True)), (no_means == no_means[:1]).all(axis=0),
     source="ours, Figure 1", expected="the same at every alpha")
 
 # %% [markdown]

@@ -354,7 +354,7 @@ def circling(alpha, seed, longest=12):
 
 # %% tags=["hide-input"]
 cases = list(product(heterogeneity, range(n_seeds)))
-circled, cured = np.array(each(circling, cases)).T
+circled, ends_exact = np.array(each(circling, cases)).T
 print(f"pooled GradMP circles in {circled.sum()} of {len(cases)} runs")
 
 
@@ -487,7 +487,7 @@ for k, name, words in ((3, "sums-contour", "default"), (6, "sums-contour-half", 
 claim("sums-circles",
     f"wherever pooled GradMP circles, of {len(cases)} pairs of a seed and an alpha in {heterogeneity}, elimination "
     "recovers exactly",
-    f"{(cured & circled).sum()} of {circled.sum()} pairs", cured[circled] if circled.any() else "undecided",
+    f"{(ends_exact & circled).sum()} of {circled.sum()} pairs", ends_exact[circled] if circled.any() else "undecided",
     source="ours, SharedSupportGradMP", expected="all")
 
 exact = np.isfinite(taken[..., 0])
