@@ -57,7 +57,7 @@ ifdef FGMP_DATA
 export FGMP_DATA := $(abspath $(FGMP_DATA))
 endif
 
-.PHONY: help reproduce test structure dist dist-extras test-flower test-combinatorial test-kernels soak mutants lab figure plays audit refresh paper site test-site bench bench-full clean
+.PHONY: help reproduce test dist dist-extras test-flower test-combinatorial test-kernels soak mutants lab figure plays audit refresh paper site test-site bench bench-full clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' Makefile
@@ -75,9 +75,6 @@ test: .venv/tests .venv/compiled  ## lint, types, unit tests, then every noteboo
 	$(if $(NOTEBOOKS),JOBLIB_MULTIPROCESSING=0 $(BIN)/python -m pytest $(BY_FILE) \
 	  --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg $(NOTEBOOKS))
 	@echo 'Next: make test-flower (the same for Flower), make site (the book as pages), make help (the rest).'
-
-structure: .venv/tests  ## print the reading path, and of each file what is packed or untyped
-	$(BIN)/python tools/structure.py
 
 test-flower: .venv/engine .venv/compiled  ## every test of federation on Flower, and the notebook of it
 	FGMP_FLOWER=1 MPLBACKEND=agg $(BIN)/python -m pytest $(BY_FILE) $(FLOWER_TESTS)
