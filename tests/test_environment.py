@@ -56,9 +56,9 @@ def test_environment_yml_has_packages_and_bounds_of_pyproject():
     assert [line["pip"] for line in CONDA if isinstance(line, dict)] == [["-e .[privacy]"]]
 
 
-def test_core_needs_three_packages():
+def test_core_needs_four_packages():
     """Notebooks and tests name the extras that they need."""
-    assert set(bounds(PROJECT["dependencies"])) == {"numpy", "scipy", "joblib"}
+    assert set(bounds(PROJECT["dependencies"])) == {"numpy", "scipy", "joblib", "filelock"}
     makefile = (ROOT / "Makefile").read_text()
     assert "BOOK_EXTRAS := notebooks,fast,secure,privacy\n" in makefile
     for name in ("notebooks", "test"):

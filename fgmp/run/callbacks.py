@@ -6,6 +6,7 @@ a callback may see. Callbacks do not change a bit of the run.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import pickle
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import joblib
 import numpy as np
+from filelock import FileLock, Timeout
 
 from .._support.validation import check_integer, check_kind, check_number, short_repr
 from .._support.warnings import warn_user
@@ -31,16 +33,11 @@ from ..recording import Best, Progress, Run
 if TYPE_CHECKING:
     from types import FrameType
 
-try:
-    import fcntl
-except ImportError:  # not a POSIX system: two runs on one path are not noticed there
-    fcntl = None  # type: ignore[assignment]
-
 _PAUSE = 60.0  # seconds between two checkpoints, by default
 
 # A checkpoint is one line, "fgmp checkpoint FORMAT SHA256", and a pickle, whose checksum this is.
 _NAME = "fgmp checkpoint"
-_FORMAT = 4
+_FORMAT = 5
 _HEAD_BYTES = len(f"{_NAME} {_FORMAT} {hashlib.sha256().hexdigest()}\n")
 
 
@@ -52,6 +49,7 @@ class Checkpoint:
     thread, if the program does not handle them itself. It has the mode 600, and a checksum, which
     is compared before anything is read. It is a pickle: open only files of your own. That of a run
     with noise holds the secret of the noise; it is the server's, and is written after every round.
+    An empty file beside it, whose name has ".lock" at its end, keeps other runs from writing to it.
 
     Parameters
     ----------
@@ -105,7 +103,7 @@ class Checkpoint:
         """Resume the run from the file, if there is one."""
         target = Path(os.path.realpath(self.path))
         # The lock comes first: another run may be in progress with this very object.
-        lock = _Lock(target)
+        lock = _locked(target)
         self.run = run
         self.target = target
         self.lock = lock
@@ -287,72 +285,28 @@ def _write(path: Path, pickled: bytes) -> None:
             partial_path.unlink(missing_ok=True)
 
 
-class _Lock:
-    """The lock of a file beside a path, so that one run at a time writes to it.
+def _locked(path: Path) -> FileLock:
+    """Return the lock of a file beside a path, so that one run at a time writes to it.
 
-    The system holds it for as long as the process lives. If no such file can be made, nothing is
-    locked; a checkpoint cannot be written there either.
+    The file stays, empty: another run might hold it already when it is removed. If no such file can
+    be made, nothing is locked; a checkpoint cannot be written there either.
 
     Raises
     ------
     BlockingIOError
         If another run holds the lock.
     """
-
-    def __init__(self, path: Path) -> None:
-        self.path = Path(f"{path}.lock")
-        self.file = -1  # of the system; -1 is none
-        if fcntl is None:
-            return
-        file = self._locked_file(path)
-        while file >= 0 and not self._is_at_path(file):
-            # Its last owner removed it, between our opening and our locking.
-            os.close(file)
-            file = self._locked_file(path)
-        if file < 0:
-            return
-        self.file = file
-        with suppress(OSError):  # a full disk: then the message of another run has no number
-            os.truncate(file, 0)
-            os.write(file, str(os.getpid()).encode())
-
-    def _locked_file(self, path: Path) -> int:
-        """Open and lock the file; return -1 if it cannot be, other than because another run has."""
-        try:
-            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        except OSError:
-            return -1
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            process = os.read(file, 20).decode(errors="replace") or "?"
-            os.close(file)
-            reason = (
-                f"checkpoint is another run's, which is under way (process {process}); expected "
-                "one run a path"
-            )
-            raise BlockingIOError(error.errno, reason, str(path)) from None
-        except OSError:  # a file system without locks
-            os.close(file)
-            return -1
-        return file
-
-    def _is_at_path(self, file: int) -> bool:
-        """Whether an open file is the one at the path."""
-        try:
-            at_path = os.stat(self.path, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return os.path.samestat(os.fstat(file), at_path)
-
-    def release(self) -> None:
-        """Remove the file, while it is still locked, and close it."""
-        if self.file < 0:
-            return
-        with suppress(OSError):
-            self.path.unlink(missing_ok=True)
-        os.close(self.file)
-        self.file = -1
+    lock = FileLock(f"{path}.lock", mode=0o600, thread_local=False)
+    if not path.parent.is_dir():  # filelock would make it
+        return lock
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        reason = "checkpoint is another run's, which is under way; expected one run a path"
+        raise BlockingIOError(errno.EAGAIN, reason, str(path)) from None
+    except (OSError, NotImplementedError):  # a link, or a file system without locks
+        pass
+    return lock
 
 
 class _Signals:
@@ -420,76 +374,56 @@ def _named(name: str, thing: Any, enclosing: tuple[int, ...] = ()) -> list[tuple
         thing = thing.item()  # a NumPy number makes no other run than the same number of Python
     if isinstance(thing, (bool, int, float, str, type(None))):
         return [(name, repr(thing))]
-    if isinstance(thing, tuple):
-        parts = [(name, f"{len(thing)} of them")]
-        for index, member in enumerate(thing):
-            parts += _named(f"{name}.{index}", member, enclosing)
-        return parts
-
-    anatomy = _anatomy_of(thing)
-    if anatomy is None:
+    members = _members_of(thing)
+    if members is None:
         return [(name, _checksum_of(thing))]
     if id(thing) in enclosing:
         return [(name, "itself")]
-    parts = [(name, anatomy.kind)]
-    for member_name, member in anatomy.members.items():
+    parts = [(name, type(thing).__name__)]
+    for member_name, member in members.items():
         parts += _named(f"{name}.{member_name}", member, (*enclosing, id(thing)))
     return parts
 
 
-class _Anatomy(NamedTuple):
-    """The kind of an object, and what it is made of, by name."""
+def _members_of(thing: Any) -> dict[str, Any] | None:
+    """Return what an object is made of, by name; None if it is one piece.
 
-    kind: str
-    members: dict[str, Any]
-
-
-def _anatomy_of(thing: Any) -> _Anatomy | None:
-    """Return what an object is made of; None if it is one piece."""
-    kind = type(thing).__name__
+    joblib alone would neither hash a function that is in no module, as the one of a cell, nor say
+    which part of two runs differs.
+    """
+    if isinstance(thing, tuple):
+        return dict(zip(map(str, range(len(thing))), thing, strict=True))
     if isinstance(thing, FunctionType):
-        return _anatomy_of_function(thing)
+        closure = []
+        for cell in thing.__closure__ or ():
+            with suppress(ValueError):  # nothing is in it yet
+                closure.append(cell.cell_contents)
+        return {
+            "code": hashlib.sha256(repr(_code_of(thing.__code__)).encode()).hexdigest()[:16],
+            "defaults": thing.__defaults__,
+            "options": tuple(sorted((thing.__kwdefaults__ or {}).items())),
+            "holds": tuple(closure),
+        }
     if isinstance(thing, MethodType):
-        return _Anatomy(kind, {"of": thing.__self__, "function": thing.__func__})
+        return {"of": thing.__self__, "function": thing.__func__}
     if isinstance(thing, partial):
         options = tuple(sorted(thing.keywords.items()))
-        return _Anatomy(kind, {"function": thing.func, "given": thing.args, "options": options})
+        return {"function": thing.func, "given": thing.args, "options": options}
     if isinstance(thing, type):
         return None
     if is_dataclass(thing):
-        members = {f.name: getattr(thing, f.name) for f in fields(thing) if f.repr}
-        return _Anatomy(kind, members)
+        return {field.name: getattr(thing, field.name) for field in fields(thing) if field.repr}
 
     # Values that an object computes once and keeps may be there or not: they make no difference.
-    cached = _names_of_cached_properties(type(thing))
-    if not cached:
-        return None
-    return _Anatomy(kind, {name: x for name, x in vars(thing).items() if name not in cached})
-
-
-def _anatomy_of_function(function: FunctionType) -> _Anatomy:
-    """Return the code of a function, its defaults, and the values of its closure."""
-    code = hashlib.sha256(repr(_code_of(function.__code__)).encode()).hexdigest()[:16]
-    closure = []
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # nothing is in it yet
-            closure.append(cell.cell_contents)
-    members = {
-        "defaults": function.__defaults__,
-        "options": tuple(sorted((function.__kwdefaults__ or {}).items())),
-        "holds": tuple(closure),
-    }
-    return _Anatomy(f"{type(function).__name__} {code}", members)
-
-
-def _names_of_cached_properties(kind: type) -> set[str]:
-    """Return the names of the cached properties of a class."""
-    return {
+    cached = {
         name
-        for base in kind.__mro__
+        for base in type(thing).__mro__
         for name, member in vars(base).items()
         if isinstance(member, cached_property)
     }
+    if not cached:
+        return None
+    return {name: member for name, member in vars(thing).items() if name not in cached}
 
 
 def _code_of(code: CodeType) -> tuple[Any, ...]:
