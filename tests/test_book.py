@@ -18,7 +18,6 @@ import nbformat
 import numpy as np
 import PIL.Image
 import pytest
-from click.testing import CliRunner
 from IPython.core.pylabtools import print_figure
 from nbformat.v4 import new_output
 
@@ -739,17 +738,6 @@ def test_kernel_of_a_notebook_that_runs_alone_ends_in_order(alone, tmp_path):
     toy.write_text(f"# %%\n{hook}")
     assert running.run(toy, tmp_path / "out.ipynb", {}, alone) == ""
     assert (tmp_path / "ended").exists() is alone
-
-
-def test_notebook_is_executed_for_a_cluster_by_one_command(toy_that_ran):
-    """It prints what stopped the notebook, and nothing where it ran through."""
-    toy, output, _ = toy_that_ran
-    for alpha, said in ((2, ""), (10, "AssertionError: alpha=10: expected below 9")):
-        arguments = ["execute", str(toy), str(output), json.dumps({"alpha": alpha})]
-        done = CliRunner().invoke(main, args=arguments)
-        assert done.exit_code == 0
-        assert done.output.strip() == said
-        assert pairs.parameters(pairs.read(output))["alpha"] == alpha
 
 
 def test_kept_notebook_has_the_words_of_today_and_the_outputs_of_its_run(toy_that_ran):

@@ -123,11 +123,6 @@ EXAMPLES = {
         here = fgmp.simulate(fgmp.FedGradMP(3), federation, 8, rng=0)
         assert np.array_equal(over_flower.x, here.x)
     """,
-    "cluster": """
-        from distributed import Client
-        with Client(n_workers=1, processes=False, dashboard_address=None) as client:
-            assert client.submit(lambda: fgmp.__version__).result() == fgmp.__version__
-    """,
 }
 
 READ_README = """

@@ -1,6 +1,5 @@
 """The notebooks from the command line, in their folder: ``python -m book run 01 -p alpha=0.5``."""
 
-import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -179,10 +178,7 @@ def sum_up(outputs: list[Path], failed: set[Path], folder: Path) -> NoReturn:
 @given
 @click.option("--out", type=PATH, help="Folder of the results; default: build/sweeps/NAME.")
 @jobs
-@click.option(
-    "--dask", metavar="ADDRESS", help="Run on the cluster of this scheduler: tcp://host:8786."
-)
-def sweep(name, grid, given, out, jobs, dask) -> None:
+def sweep(name, grid, given, out, jobs) -> None:
     """Run a notebook at every point of a grid, and gather its claims in sweep.csv.
 
     A point that has its result is skipped, so that the same command goes on after an interruption.
@@ -192,18 +188,9 @@ def sweep(name, grid, given, out, jobs, dask) -> None:
     if twice := [name for name in fixed if name in points[0]]:
         raise ValueError(f"{', '.join(twice)} is given by -p and by -g; expected one of them")
     points, out = [fixed | point for point in points], out or BUILD / "sweeps" / source.stem
-    done = running.sweep(source, points, out, jobs, dask, click.echo)
+    done = running.sweep(source, points, out, jobs, click.echo)
     click.echo(f"{done} of {len(points)} points have their result, see {out / 'sweep.csv'}")
     sys.exit(done < len(points))
-
-
-@main.command("execute", hidden=True)
-@click.argument("source", type=PATH)
-@click.argument("output", type=PATH)
-@click.argument("parameters")
-def execute_one(source, output, parameters) -> None:
-    """Run one notebook and print what stopped it; a worker of a Dask cluster calls it so."""
-    click.echo(running.run(source, output, json.loads(parameters), alone=False))
 
 
 @main.command("plays")

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import nbformat
 import numpy as np
 import papermill
 import yaml
-from joblib import Parallel, delayed, parallel_config
+from joblib import Parallel, delayed
 from jupyter_client import AsyncKernelManager
 from nbformat import NotebookNode
 from papermill.exceptions import PapermillExecutionError
@@ -173,44 +172,14 @@ def longest_first(tasks: list[Task]) -> list[Task]:
     return sorted(tasks, key=lambda task: places.get(task[0].stem[:2], len(FIRST)))
 
 
-def run_all(tasks: list[Task], jobs: int = 1, address: str | None = None) -> Iterator[str]:
-    """Execute (source, output, parameters) each; yields what stopped it, in one line, empty where it ran through.
-
-    `address` is that of a Dask scheduler, whose workers share the tasks in place of `jobs` kernels of this machine;
-    they need to see the same files.
-    """
+def run_all(tasks: list[Task], jobs: int = 1) -> Iterator[str]:
+    """Execute (source, output, parameters) each; yields what stopped it, in one line, empty where it ran through."""
     for _, output, _ in tasks:
         output.unlink(missing_ok=True)
-    if address:
-        yield from run_all_on_dask(tasks, address)
-        return
     alone = len(tasks) <= jobs
     runs = (delayed(run)(*task, alone) for task in tasks)
     # Threads, each of which waits for the kernel of its notebook.
     yield from Parallel(jobs, batch_size=1, return_as="generator", backend="threading")(runs)
-
-
-def run_all_on_dask(tasks: list[Task], address: str) -> Iterator[str]:
-    """The same on the workers of a Dask scheduler."""
-    from distributed import Client
-
-    calls = [
-        [sys.executable, "-m", "book", "execute", source, output.absolute(), json.dumps(parameters)]
-        for source, output, parameters in tasks
-    ]
-    with Client(address), parallel_config("dask", wait_for_workers_timeout=60):
-        runs = (
-            delayed(subprocess.run)(call, cwd=NOTEBOOKS, capture_output=True, text=True)
-            for call in calls
-        )
-        for done in Parallel(batch_size=1, return_as="generator")(runs):
-            if done.returncode:
-                yield (
-                    done.stderr.strip().rpartition("\n")[2]
-                    or f"python ended with {done.returncode}"
-                )
-            else:
-                yield done.stdout.strip()
 
 
 def run(source: Path, output: Path, parameters: dict, alone: bool = True) -> str:
@@ -226,7 +195,7 @@ def run(source: Path, output: Path, parameters: dict, alone: bool = True) -> str
     return stopped
 
 
-def sweep(source: Path, points: list[dict], out: Path, jobs=1, address=None, report=print) -> int:
+def sweep(source: Path, points: list[dict], out: Path, jobs=1, report=print) -> int:
     """Run a notebook at every point that has no result yet, and write all their claims to sweep.csv.
 
     The result of a point is KEY.ipynb, where KEY stands for the code and the parameters; a point that stops leaves
@@ -238,7 +207,7 @@ def sweep(source: Path, points: list[dict], out: Path, jobs=1, address=None, rep
     left = [(point, file) for point, file in zip(points, files, strict=True) if not file.exists()]
     tasks = [(source, file.with_suffix(".failed.ipynb"), point) for point, file in left]
     problems = {}
-    for (point, file), stopped in zip(left, run_all(tasks, jobs, address), strict=True):
+    for (point, file), stopped in zip(left, run_all(tasks, jobs), strict=True):
         problems[file] = stopped
         report(f"{'FAILED' if stopped else 'done':7} {json.dumps(point)}  {stopped}".rstrip())
         if not stopped:
