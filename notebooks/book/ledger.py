@@ -118,7 +118,7 @@ def count(claims: list[dict]) -> dict[str, Counter]:
     weights = weights_of_errata()
     if problems := overview.left_out(claims, weights):
         raise ValueError(
-            f"{problems[0]} ({len(problems)} in all): mend the rows in book/overview.py"
+            f"{problems[0]} ({len(problems)} in all): mend the rows in notebooks/statements.yaml"
         )
     find = overview.found_in(claims)
     found = {"figures": Counter(), "stand-ins": Counter(), "theory": Counter()}
