@@ -140,6 +140,6 @@ fgmp.FedGradMPClassifier
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "True\n"
     assert done.stderr.endswith(
-        "fgmp.estimators.FedGradMPClassifier needs scikit-learn and narwhals: "
-        "pip install scikit-learn narwhals\n"
+        "fgmp.estimators.FedGradMPClassifier needs scikit-learn and narwhals and tqdm: "
+        "pip install scikit-learn narwhals tqdm\n"
     )

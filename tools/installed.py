@@ -45,7 +45,7 @@ EXAMPLES = {
         try:
             fgmp.FedGradMPClassifier
         except ImportError as missing:
-            assert "pip install scikit-learn narwhals" in str(missing), missing
+            assert "pip install scikit-learn narwhals tqdm" in str(missing), missing
         else:
             raise AssertionError("an estimator without scikit-learn")
         assert names["result"].backend == "reference"

@@ -46,6 +46,6 @@ def __getattr__(name: str) -> Any:
     """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with needs(f"fgmp.estimators.{name}", "scikit-learn", "narwhals"):
+    with needs(f"fgmp.estimators.{name}", "scikit-learn", "narwhals", "tqdm"):
         from . import linear
     return getattr(linear, name)

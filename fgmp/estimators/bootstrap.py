@@ -1,7 +1,6 @@
 """The bootstrap of an estimator: which features other samples select, with which coefficients."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,10 +9,11 @@ import numpy as np
 from joblib import delayed
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, column_or_1d
+from tqdm import tqdm
 
 from .._support.displays import facts_in_words, html_facts
 from .._support.optional import needs
-from .._support.progress import PATIENCE, ProgressLine
+from .._support.progress import PATIENCE
 from .._support.validation import check_integer, check_number, check_option
 from .._support.warnings import suppress_advice
 from ..sparse_model import Array, IndexArray
@@ -331,7 +331,7 @@ def draw_multiplicities(size: int, rng: np.random.RandomState) -> IndexArray:
 
 
 def run_with_bar(tasks: list[Any], n_jobs: int | None, verbose: bool | str) -> list[Any]:
-    """Return the results of delayed tasks, with a bar (tqdm), or a line without it.
+    """Return the results of delayed tasks, with a bar.
 
     Parameters
     ----------
@@ -343,25 +343,7 @@ def run_with_bar(tasks: list[Any], n_jobs: int | None, verbose: bool | str) -> l
         Whether there is a bar: on a terminal from two seconds on, anywhere at once, or not at all.
     """
     results = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(tasks)
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        return _run_with_line(results, len(tasks), verbose)
     # On a terminal only: elsewhere each step of a bar is a line of output that stays.
     is_off = None if verbose == "auto" else not verbose
     delay = 0 if verbose is True else PATIENCE
-    bar = tqdm(results, total=len(tasks), desc="resamples", delay=delay, disable=is_off)
-    return list(bar)
-
-
-def _run_with_line(results: Iterable[Any], n_tasks: int, verbose: bool | str) -> list[Any]:
-    """Return results, and show how many there are."""
-    progress = ProgressLine(verbose, "bootstrap")
-    collected = []
-    try:
-        for result in results:
-            collected.append(result)
-            progress.show(f"{len(collected)} of {n_tasks} resamples")
-    finally:
-        progress.close()
-    return collected
+    return list(tqdm(results, total=len(tasks), desc="resamples", delay=delay, disable=is_off))

@@ -1,7 +1,7 @@
 """From rows, or clients, to the fitted attributes of an estimator."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from importlib.metadata import version
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from .._support.displays import HistoryTable
-from .._support.progress import ProgressLine
+from .._support.progress import progress_line
 from .._support.warnings import advise_once, is_called_by_model_selection
 from ..recording import Run
 from ..sparse_model import Array, IndexArray
@@ -91,16 +91,16 @@ def fit_rows(
     if counted is None:
         counted = rows_counted(weights)
     of_rows = (targets, class_weights, codes, loss, min_rows, counted)
-    with _progress_line(model) as progress:
+    with _progress_line(model) as show_step:
 
         def report_round(words: str, run: Run, unit: float) -> None:
-            progress.show(round_in_words(words, run, unit))
+            show_step(round_in_words(words, run, unit))
 
         if plan is None:
-            _fit_clients(model, FederatedTable(X, *of_rows), report_round, progress.show)
+            _fit_clients(model, FederatedTable(X, *of_rows), report_round, show_step)
         else:
             raw = RawTableClients(table, *of_rows)
-            _fit_raw_clients(model, raw, plan, report_round, progress.show)
+            _fit_raw_clients(model, raw, plan, report_round, show_step)
     model._training_data = TrainingData(*passed, weights, codes_of_rows)
 
 
@@ -122,17 +122,12 @@ def _set_groups(
     return codes, weights
 
 
-@contextmanager
-def _progress_line(model: LinearModel) -> Iterator[ProgressLine]:
+def _progress_line(model: LinearModel) -> AbstractContextManager[Callable[[str], None]]:
     """Show the progress of a fit as `verbose` says, and take the line away at the end."""
     verbose = model.verbose
     if verbose == "auto" and is_called_by_model_selection():
         verbose = False  # the lines of several fits would be one heap
-    progress = ProgressLine(verbose, "fit")
-    try:
-        yield progress
-    finally:
-        progress.close()
+    return progress_line(verbose, "fit")
 
 
 def _without_small_cells(

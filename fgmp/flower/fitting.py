@@ -330,7 +330,7 @@ def fit_over(
     check_protocol(
         "estimator", estimator, ("fit_sites",), "a FedGradMPClassifier or FedGradMPRegressor"
     )
-    with needs("fit_over", "scikit-learn", "narwhals"):
+    with needs("fit_over", "scikit-learn", "narwhals", "tqdm"):
         from sklearn.base import clone
 
     expected = "different names of columns, in their order"
@@ -395,7 +395,7 @@ def bootstrap_over(
     >>> on_engine(main, app, n_clients=3)  # doctest: +SKIP
     Bootstrap(10 resamples, dose 1)
     """
-    with needs("bootstrap_over", "scikit-learn", "narwhals"):
+    with needs("bootstrap_over", "scikit-learn", "narwhals", "tqdm"):
         from ..estimators.bootstrap import bootstrap_clients
     check_protocol(
         "model", model, ("bootstrap",), "a fitted FedGradMPClassifier or FedGradMPRegressor"
@@ -466,7 +466,7 @@ def performance_over(
     >>> on_engine(main, app, n_clients=3).columns["group"].tolist()  # doctest: +SKIP
     ['client 0', 'client 1', 'client 2']
     """
-    with needs("performance_over", "scikit-learn", "narwhals"):
+    with needs("performance_over", "scikit-learn", "narwhals", "tqdm"):
         from ..estimators.performance import performance_of_clients
     check_protocol(
         "model", model, ("performance",), "a fitted FedGradMPClassifier or FedGradMPRegressor"
@@ -518,7 +518,7 @@ def _loss_name(estimator: SparseLinear) -> str:
 
 def _check_classes(estimator: SparseLinear, classes: Sequence[Any] | None) -> list[Any] | None:
     """Return the labels of a classifier in increasing order, or None for a regressor."""
-    with needs("fit_over", "scikit-learn", "narwhals"):
+    with needs("fit_over", "scikit-learn", "narwhals", "tqdm"):
         from sklearn.base import is_classifier
 
     expected = "at least two labels for a classifier, and None for a regressor"
