@@ -1,12 +1,17 @@
 """The heart disease data: what the files say, compared with their own documentation."""
 
-import shutil
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fgmp.datasets import heart, heart_disease
-from fgmp.datasets.downloads import DOWNLOADS
+
+ROOT = Path(__file__).parents[1]
 
 # Lines as they are in the files: an integer or a decimal, a question mark, a zero cholesterol.
 SAMPLE = {
@@ -29,7 +34,7 @@ DOCUMENTED = {
 @pytest.fixture
 def sample(tmp_path):
     """The data of the sample, read from files."""
-    paths = [tmp_path / file.name for file in DOWNLOADS["heart"]]
+    paths = [tmp_path / name for name in heart._HOSPITALS]
     for path in paths:
         path.write_text(SAMPLE[path.name])
     return heart._read(paths)
@@ -84,28 +89,29 @@ def test_categories_name_every_code_that_occurs():
         assert set(column[~np.isnan(column)].tolist()) == set(words)
 
 
-def test_clone_without_the_files_reads_those_of_the_data_folder(tmp_path, monkeypatch):
-    """They have the same checksums, and hence the same numbers."""
-    whole = heart_disease()
-    for file in DOWNLOADS["heart"]:
-        shutil.copy(heart._CLONE / file.name, tmp_path / file.name)
-    monkeypatch.setenv("FGMP_DATA", str(tmp_path))
-    monkeypatch.setattr(heart, "_CLONE", tmp_path / "nowhere")
-    np.testing.assert_array_equal(heart_disease().X, whole.X)
-
-
-def test_missing_or_damaged_file_says_how_to_get_it(tmp_path, monkeypatch):
-    """One changed digit is found by the checksum."""
-    for file in DOWNLOADS["heart"]:
-        shutil.copy(heart._CLONE / file.name, tmp_path / file.name)
-    monkeypatch.setenv("FGMP_DATA", str(tmp_path))
-    monkeypatch.setattr(heart, "_CLONE", tmp_path / "nowhere")
-    damaged = tmp_path / "processed.va.data"
-    damaged.write_text(damaged.read_text().replace("63", "36", 1))
-    with pytest.raises(
-        OSError, match="processed.va.data in .* is damaged.*`fgmp data fetch heart`"
-    ):
-        heart_disease()
-    damaged.unlink()
-    with pytest.raises(FileNotFoundError, match="heart needs processed.va.data.*fetch heart"):
-        heart_disease()
+def test_files_are_those_of_the_source_and_need_no_variable_and_no_package(tmp_path):
+    """By the checksums of data/README.md, in an empty folder, with NumPy alone."""
+    code = """
+import sys
+sys.modules.update(dict.fromkeys(["pooch", "pandas", "sklearn"]))
+from fgmp.datasets import heart_disease
+from fgmp.cli import main
+print(len(heart_disease().y))
+main(["data", "list"])
+"""
+    variables = {name: value for name, value in os.environ.items() if name != "FGMP_DATA"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=variables | {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("920\n")
+    assert done.stdout.count("missing") == 3
+    assert f"folder: {tmp_path / '.cache' / 'fgmp'} (" in done.stdout
+    table = (ROOT / "data" / "README.md").read_text(encoding="utf-8")
+    for name in heart._HOSPITALS:
+        content = (heart._FOLDER / name).read_bytes()
+        assert f"`{hashlib.sha256(content).hexdigest()}`" in table

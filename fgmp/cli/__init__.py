@@ -58,8 +58,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_data(commands: Any) -> None:
-    folder = "in the folder that FGMP_DATA names, or in a cache"
-    data = commands.add_parser("data", help=f"get the data sets of the experiments, {folder}")
+    data = commands.add_parser("data", help="list and get the data sets of the experiments")
     data_commands = data.add_subparsers(required=True, metavar="COMMAND")
 
     listing = data_commands.add_parser("list", help="list the data sets: files, licences, state")
@@ -102,6 +101,7 @@ def _list_data(options: argparse.Namespace) -> None:
         for file in files:
             print(f"{name:13}  {file.state(folder):7}  {file.name}, licence: {file.licence}")
     print(f"\nfolder: {folder} (the environment variable FGMP_DATA names another)")
+    print("No download: fgmp.datasets.heart_disease(), fgmp.digits_by_writer(), and synthetic data")
 
 
 def _fetch_data(options: argparse.Namespace) -> None:

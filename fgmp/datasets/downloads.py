@@ -1,7 +1,7 @@
 """Data sets to download: their addresses, checksums and licences, and the folder that holds them.
 
 Only `fetch` goes to the network, and only if it is called. The environment variable ``FGMP_DATA``
-names the folder.
+names the folder. What ships with fgmp, or with scikit-learn, is not here: it is read where it is.
 """
 
 import gzip
@@ -96,27 +96,13 @@ DOWNLOADS = {
             ("fed_emnist_digitsonly_train.h5", "fed_emnist_digitsonly_test.h5"),
         ),
     ),
-    "heart": tuple(
-        DataFile(
-            "https://archive.ics.uci.edu/ml/machine-learning-databases/heart-disease/"
-            f"processed.{name}.data",
-            sha256,
-            "CC BY 4.0",
-        )
-        for name, sha256 in (
-            ("cleveland", "a74b7efa387bc9d108d7d0115d831fe9b414b29ae7124f331b622b4efa0427c8"),
-            ("hungarian", "d1ad108f785768cd3d7e82dc522e6f5a61eea93cccfb3a46ee8076f73fc3d796"),
-            ("switzerland", "834a405ccf5b66ab4056bb77794adc8df0b7125186454c0a1d002d33c6c3b314"),
-            ("va", "e7c93d8d0d2acdadfa4c5e8de768e2191e7f618b952e29623f1f0d5949ff6b8f"),
-        )
-    ),
 }
 
 
 def data_folder() -> Path:
     """Return the folder of the data.
 
-    The environment variable FGMP_DATA names it. By default it is a cache of the user.
+    The environment variable FGMP_DATA names it. By default it is ``~/.cache/fgmp``.
 
     Examples
     --------
@@ -127,7 +113,7 @@ def data_folder() -> Path:
     ...     print(datasets.data_folder().name, datasets.data_folder().is_absolute())
     my_data True
     """
-    folder = os.environ.get("FGMP_DATA") or _import_pooch().os_cache("fgmp")
+    folder = os.environ.get("FGMP_DATA") or "~/.cache/fgmp"
     return Path(folder).expanduser().absolute()
 
 
@@ -139,7 +125,7 @@ def fetch(name: str, progress: bool = True) -> Path:
 
     Parameters
     ----------
-    name : {"mnist-writers", "femnist", "heart"}
+    name : {"mnist-writers", "femnist"}
     progress : bool, default True
         Whether to show a bar.
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._support.optional import needs
-from .downloads import DOWNLOADS, locate
 
-# The files, in the order of `DOWNLOADS`, and the hospitals that they are of.
+# The files, which are in the package, and the hospitals that they are of.
+_FOLDER = Path(__file__).parent / "uci_heart"
 _HOSPITALS = {
     "processed.cleveland.data": "Cleveland",
     "processed.hungarian.data": "Budapest",
@@ -48,8 +48,6 @@ _CATEGORIES: Mapping[str, Mapping[int, str]] = {
 # Nobody has a cholesterol, or a blood pressure, of zero: it is how the files write some that are
 # missing, among them each cholesterol of Switzerland.
 _NEVER_ZERO = ("trestbps", "chol")
-# The files lie in a clone of the repository, too.
-_CLONE = Path(__file__).resolve().parents[2] / "data"
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,9 +100,7 @@ class HeartDisease:
 def heart_disease() -> HeartDisease:
     """Read the heart disease data of four hospitals, 920 patients in all.
 
-    In a clone of the repository the files are in its folder ``data``. Otherwise they are read from
-    the folder of `data_folder`, into which ``fgmp data fetch heart`` brings them. Their checksums
-    are compared in either case.
+    The files of the source come with fgmp, unchanged: nothing is downloaded.
 
     The columns are age in years; sex; cp, the kind of chest pain; trestbps, the blood pressure at
     rest in mmHg; chol, the cholesterol in mg/dl; fbs, whether the blood sugar before a meal is
@@ -117,11 +113,6 @@ def heart_disease() -> HeartDisease:
     -------
     HeartDisease
         X with `nan` where a value is missing, y, the hospital of each patient, names, categories.
-
-    Raises
-    ------
-    OSError
-        If a file is missing or damaged; the message says how to get it.
 
     Notes
     -----
@@ -143,15 +134,7 @@ def heart_disease() -> HeartDisease:
     >>> round(float(heart.y[heart.hospital == "Switzerland"].mean()), 2)
     0.93
     """
-    return _read(_paths())
-
-
-def _paths() -> list[Path]:
-    """Return the four files: those of the clone if they are intact, or else of the data folder."""
-    files = DOWNLOADS["heart"]
-    if all(file.state(_CLONE) == "there" for file in files):
-        return [_CLONE / file.name for file in files]
-    return locate("heart")
+    return _read([_FOLDER / name for name in _HOSPITALS])
 
 
 def _read(paths: Sequence[Path]) -> HeartDisease:
