@@ -7,12 +7,10 @@ names the folder. What ships with fgmp, or with scikit-learn, is not here: it is
 import gzip
 import hashlib
 import os
-import shutil
-import tarfile
 import tempfile
 import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .._support.optional import needs
 from .._support.validation import check_option
@@ -46,32 +44,19 @@ class DataFile(NamedTuple):
         return [folder / name for name in self.members or (self.name,)]
 
     def state(self, folder: Path) -> str:
-        """Return "missing", "damaged" or "there": the state of the files that are read."""
-        if not all(path.exists() for path in self.paths(folder)):
-            return "missing"
-        return "there" if self._is_intact(folder) else "damaged"
+        """Return "missing", "damaged" or "there": the state of the files that are read.
 
-    def record(self, folder: Path) -> Path:
-        """Return the path of the members' checksums, which are written as ``sha256sum`` does."""
-        return folder / f"{self.name}.sha256"
-
-    def _is_intact(self, folder: Path) -> bool:
-        """Return whether the checksums are right.
-
-        Members of an archive are compared with their checksums at the time of unpacking. If they
-        came by hand, there is no record to compare with, and they count as intact.
-
-        Any other file is compared with the registry. Mirrors compress the same content anew, with
-        another checksum. Therefore a gzip file that came by hand is intact if it unpacks: its
-        format ends with a checksum of the content.
+        Members of an archive count as intact: they get their names when they are complete, and
+        HDF5 notices a file that was cut. Mirrors compress the same content anew, with another
+        checksum. Therefore a gzip file that came by hand is intact if it unpacks, too: its format
+        ends with a checksum of the content.
         """
-        if not self.members:
-            path = folder / self.name
-            return _sha256(path) == self.sha256 or _unpacks(path)
-        if not self.record(folder).exists():
-            return True
-        recorded = _read_record(self.record(folder))
-        return all(_sha256(folder / name) == recorded.get(name) for name in self.members)
+        paths = self.paths(folder)
+        if not all(path.exists() for path in paths):
+            return "missing"
+        if self.members or _sha256(paths[0]) == self.sha256 or _unpacks(paths[0]):
+            return "there"
+        return "damaged"
 
 
 DOWNLOADS = {
@@ -152,8 +137,6 @@ def fetch(name: str, progress: bool = True) -> Path:
     for file in files:
         if file.state(folder) != "there":
             _download(file, folder, progress)
-            if file.members:
-                _unpack_or_explain(file, folder)
     return folder
 
 
@@ -175,93 +158,33 @@ def locate(name: str) -> list[Path]:
                 f"put {file.address} there and run it. FGMP_DATA names another folder"
             )
         if state == "damaged":
-            files = " or ".join(file.members) or file.name
             raise OSError(
-                f"{files} in {folder} is damaged: its checksum is another; run "
+                f"{file.name} in {folder} is damaged: its checksum is another; run "
                 f"`fgmp data fetch {name}` to get it again"
             )
     return [path for file in DOWNLOADS[name] for path in file.paths(folder)]
 
 
-def _import_pooch() -> Any:
-    """Return the module pooch, or raise an ImportError that says how to install it."""
+def _download(file: DataFile, folder: Path, progress: bool) -> None:
+    """Download a file and check it, and unpack it if it is an archive.
+
+    Members are unpacked into a temporary folder, and moved when all of them are complete.
+    """
     with needs("a download of data", "pooch"):
         import pooch
-    return pooch
-
-
-def _download(file: DataFile, folder: Path, progress: bool) -> None:
-    """Download a file and check it, or raise an error that says what to do."""
-    pooch = _import_pooch()
+    checksum = f"sha256:{file.sha256}"
     try:
-        pooch.retrieve(
-            file.address, f"sha256:{file.sha256}", file.name, folder, progressbar=progress
-        )
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=folder) as unpacked:
+            unpack = pooch.Untar(list(file.members), unpacked) if file.members else None
+            pooch.retrieve(file.address, checksum, file.name, folder, unpack, progressbar=progress)
+            for name in file.members:
+                os.replace(Path(unpacked, name), folder / name)
     except OSError as error:
         raise OSError(
-            f"could not download {file.name} into {folder}: {error}; run the same again, or get "
+            f"could not get {file.name} into {folder}: {error}; run the same again, or get "
             f"{file.address} by other means and put it into {folder}"
         ) from error
-
-
-def _unpack_or_explain(file: DataFile, folder: Path) -> None:
-    """Unpack an archive, or raise an OSError that says what to do."""
-    try:
-        _unpack(file, folder)
-    except OSError as error:
-        raise OSError(
-            f"could not unpack {file.name} in {folder}: {error}; run the same again"
-        ) from error
-
-
-def _unpack(file: DataFile, folder: Path) -> None:
-    """Unpack the members of an archive, and record their checksums.
-
-    The members are written to a temporary folder, moved after all of them are complete, and
-    recorded last. Hence a process that is killed leaves nothing that counts as intact and is not.
-    """
-    with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=folder) as temporary:
-        unpacked = Path(temporary)
-        _extract_members(file, folder / file.name, unpacked)
-        record = unpacked / file.record(folder).name
-        _write_record(record, [unpacked / name for name in file.members])
-        file.record(folder).unlink(missing_ok=True)  # it may be of an earlier version
-        for name in file.members:
-            os.replace(unpacked / name, folder / name)
-        os.replace(record, file.record(folder))
-
-
-def _extract_members(file: DataFile, path: Path, target_folder: Path) -> None:
-    """Write the members of an archive to a folder, and wait until they are on the disk."""
-    with tarfile.open(path) as archive:
-        entries = {
-            entry.name.removeprefix("./"): entry for entry in archive.getmembers() if entry.isfile()
-        }
-        for name in file.members:
-            source = archive.extractfile(entries[name]) if name in entries else None
-            if source is None:
-                raise ValueError(
-                    f"{file.name} has no member {name}; expected {' and '.join(file.members)}"
-                )
-            with source, open(target_folder / name, "wb") as target:
-                shutil.copyfileobj(source, target)
-                target.flush()
-                os.fsync(target.fileno())
-
-
-def _write_record(path: Path, members: list[Path]) -> None:
-    """Write the checksums of files, one on a line."""
-    lines = [f"{_sha256(member)}  {member.name}\n" for member in members]
-    path.write_text("".join(lines), encoding="utf-8")
-
-
-def _read_record(path: Path) -> dict[str, str]:
-    """Return the recorded checksums by the names of the files."""
-    checksums = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        sha256, _, name = line.partition("  ")
-        checksums[name] = sha256
-    return checksums
 
 
 def _sha256(path: Path) -> str:
