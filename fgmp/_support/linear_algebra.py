@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack, qr
+from scipy.linalg import lapack, lstsq
 
 FloatArray = NDArray[np.floating[Any]]
 Array = NDArray[Any]
@@ -310,8 +310,7 @@ def _minimum_norm(
     is_tied = np.linalg.norm(null_directions, axis=1) > noise
     tied_directions = np.linalg.qr(null_directions[is_tied], mode="complete")[0][:, k - rank :]
     tied_coordinates = tied_directions.T @ (scale[is_tied] * solution[is_tied])
-    shortest = _minimum_norm_of_rows(scale[is_tied, None] * tied_directions, tied_coordinates)
-    solution[is_tied] = shortest.solution
+    solution[is_tied], _ = _shortest(scale[is_tied, None] * tied_directions, tied_coordinates, 0.0)
     return solution
 
 
@@ -326,49 +325,23 @@ def _minimum_norm_in_metric(
     # A signal is frame @ u, and its norm is the one of u.
     frame = orthonormal_combinations(metric)
     visible = frame.T @ (scale[:, None] * directions)
-    shortest = _minimum_norm_of_rows(visible, coordinates, _LEAST_EIGENVALUE[_DOUBLE])
-    solution: FloatArray = frame @ shortest.solution
-    if shortest.rank < rank:
+    shortest, rank_of_metric = _shortest(visible, coordinates, _LEAST_EIGENVALUE[_DOUBLE])
+    solution: FloatArray = frame @ shortest
+    if rank_of_metric < rank:
         # The metric takes atoms for dependent, and the data do not: add what is unexplained.
         unexplained = coordinates - directions.T @ (scale * solution)
         solution += directions @ unexplained / scale
     return solution
 
 
-class _MinimumNorm(NamedTuple):
-    """The shortest solution of a linear system, and the rank of the system."""
+def _shortest(rows: FloatArray, right: FloatArray, threshold: float) -> tuple[FloatArray, int]:
+    """Return the shortest x with rows' x = right, and the rank of the system.
 
-    solution: FloatArray
-    rank: int
-
-
-def _minimum_norm_of_rows(
-    rows: FloatArray, right: FloatArray, threshold: float = 0.0
-) -> _MinimumNorm:
-    """Return the shortest x with rows' x = right, for rows that may differ greatly in size.
-
-    The error in a row is small beside that row, because columns are exchanged and the rows are
-    sorted from large to small (Cox and Higham, Stability of Householder QR factorization for
-    weighted least squares problems, 1998).
-
-    Parameters
-    ----------
-    rows : ndarray, shape (k, r)
-    right : ndarray, shape (r,)
-    threshold : float, default 0.0
-        Pivots of at most this share of the first pivot count as zero.
+    The rows may differ greatly in size, because LAPACK's `gelsy` exchanges columns. Above 1 /
+    threshold, the condition counts as infinite.
     """
-    unit = np.abs(rows).max(initial=0.0)
-    if not unit:
-        return _MinimumNorm(np.zeros(len(rows)), 0)
-    order = np.argsort(-np.abs(rows).max(axis=1), kind="stable")
-    basis, triangle, exchanged = qr(rows[order] / unit, mode="economic", pivoting=True)
-    pivots = np.abs(triangle.diagonal())
-    rank = int(np.count_nonzero(pivots > threshold * pivots[0]))
-    coordinates, _ = lapack.dtrtrs(triangle[:rank, :rank], right[exchanged[:rank]] / unit, trans=1)
-    solution = np.empty(len(rows))
-    solution[order] = basis[:, :rank] @ coordinates
-    return _MinimumNorm(solution, rank)
+    solution, _, rank, _ = lstsq(rows.T, right, cond=threshold, lapack_driver="gelsy")
+    return solution, rank
 
 
 # Sums of squares neither overflow nor vanish for numbers from 2^-safe to 2^safe. 2^largest and its
