@@ -168,6 +168,15 @@ def measured(by, secure, n_classes, single=0.0, min_rows=5):
     return lambda: model.performance(X, y, groups, by=by)
 
 
+def measured_counts():
+    """Return a performance to be run, of a model of counts on all rows."""
+    X, score, groups = hospitals()
+    X = X[["age"]].to_numpy() - 60
+    y = np.round(np.exp(score / 4))
+    model = REGRESSOR(1, loss="poisson").fit(X, y, groups)
+    return lambda: model.performance(X, y, groups, by="all")
+
+
 CASES_OF_PERFORMANCE = [
     (by, secure, n_classes)
     for by, secure in (("groups", False), ("all", False), ("all", True))
@@ -198,7 +207,7 @@ def test_every_sum_that_exists_is_asked_above():
         run = fit(make, table, outcome_of(name, score), groups, **options, **ENCODED)
         asked |= {kind for kind, _ in sent_in(run)}
     of_fits = asked & sums_that_exist()
-    of_performance = set()
+    of_performance = {kind for kind, _ in sent_in(measured_counts())}
     for case in CASES_OF_PERFORMANCE:
         of_performance |= {kind for kind, _ in sent_in(measured(*case))}
     assert of_the_package(sums_that_exist()) == of_fits | of_performance

@@ -28,7 +28,6 @@ from .raw_clients import RawTableClients
 from .resampling import ResampledClients
 from .session import Report, Session, report_nothing
 from .training import fit_rows
-from .weighted_loss import rows_counted
 
 # With fewer groups resamples of them say little: as of a cluster sandwich, intervals are too narrow
 # (Cameron and Miller, A Practitioner's Guide to Cluster-Robust Inference, 2015, section VI).
@@ -230,15 +229,14 @@ def _check_no_noise(model: LinearModel) -> None:
 def clients_of(model: LinearModel, data: TrainingData) -> FederatedTable:
     """Return the clients of a fit anew, with the class weights that it had."""
     again = clone(model)
-    counted = rows_counted(data.weights)
     if is_encoded(model):
         y = column_or_1d(validated_targets(again, data.y))
         targets, loss, weights = again._targets(y, data.weights)
-        raw = RawTableClients(data.X, targets, weights, data.codes, loss, 1, counted)
+        raw = RawTableClients(data.X, targets, weights, data.codes, loss, 1, data.counted)
         return raw.encoded(model.encoding_)
     X, y = validated(again, data.X, validated_targets(again, data.y))
     targets, loss, weights = again._targets(y, data.weights)
-    return FederatedTable(X, targets, weights, data.codes, loss, counted=counted)
+    return FederatedTable(X, targets, weights, data.codes, loss, counted=data.counted)
 
 
 def _resampling_model(model: LinearModel) -> LinearModel:
@@ -275,7 +273,7 @@ def _coefficients_of_resample(model: LinearModel, data: TrainingData, counts: Ar
     resample = _resampling_model(model).set_params(min_rows=1, verbose=False)
     with suppress_advice():  # the fit has given it
         # Its columns are those of this fit, which `fit` would forget.
-        counted = rows_counted(data.weights) * counts
+        counted = data.counted * counts
         fit_rows(resample, data.X, data.y, data.groups, data.weights * counts, counted)
     return np.atleast_2d(resample.coef_)
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from .._support.ties import with_exact_ties
-from ..losses import LogisticLoss, Loss
+from ..losses import Expansion, LogisticLoss, Loss
 from ..sparse_model import Array
 
 # A line is fitted once a Newton step promises less than this, in the mean loss of a row; the step
@@ -59,6 +59,30 @@ def outcomes_of(loss: Loss, predictions: Array, targets: Array) -> list[Outcome]
         is_label = np.where(targets == label, 1.0, -1.0)
         outcomes.append(Outcome(predictions[:, label] - others, is_label, LogisticLoss()))
     return outcomes
+
+
+# Dispersion.
+
+
+def sends_chi_squared(loss: Loss) -> bool:
+    """Return whether the dispersion takes one more sum: that of counts does.
+
+    The dispersion of labels is 1, and that of numbers, the residual variance, is twice their loss.
+    """
+    return loss.class_labels is None and not loss.is_quadratic
+
+
+def mean_chi_squared(expansion: Expansion) -> float:
+    """Return the mean of l'^2 / l'' over the rows, Pearson's chi-squared of a row.
+
+    With a canonical link l' is the residual, and l'' the variance of a target of dispersion one.
+    The weight of a row is a factor of both, and so of the ratio. Where l'' is zero by underflow, no
+    event is expected.
+    """
+    derivative = expansion.derivative
+    variances = expansion.curvature(np.ones_like(derivative))
+    ratios = np.divide(derivative**2, variances, where=variances > 0, out=0 * derivative)
+    return float(ratios.mean())
 
 
 # Discrimination.
@@ -185,19 +209,26 @@ def line_sums(scale: Scaled, line: Array) -> LineSums:
     line : ndarray, shape (1,) or (2,)
         The intercept beside the predictor itself, or the intercept and the slope.
     """
-    predictor, targets, loss = scale.outcome
+    _, targets, loss = scale.outcome
     n_rows = len(targets)
-    if len(line) == 1:
-        columns = np.ones((n_rows, 1))
-        fitted = predictor + line[0]
-    else:
-        columns = scale.columns
-        fitted = columns @ line
+    columns = np.ones((n_rows, 1)) if len(line) == 1 else scale.columns
+    fitted = _fitted(scale, line)
     gradient = columns.T @ loss.derivative(fitted, targets) / n_rows
     curvatures = loss.curvature(fitted, targets, np.ones(n_rows))
     hessian = columns.T @ (curvatures[:, None] * columns) / n_rows
     value = loss.values(fitted, targets).mean()
     return LineSums(np.array([value]), gradient[None], hessian[None])
+
+
+def _fitted(scale: Scaled, line: Array) -> Array:
+    """Return the predictions of a line."""
+    return scale.outcome.predictor + line[0] if len(line) == 1 else scale.columns @ line
+
+
+def chi_squared_of_line(scale: Scaled, line: Array) -> float:
+    """Return the mean of Pearson's chi-squared of a row of one outcome about a line."""
+    _, targets, loss = scale.outcome
+    return mean_chi_squared(loss.expansion(_fitted(scale, line), targets))
 
 
 class Lines(NamedTuple):
@@ -209,16 +240,20 @@ class Lines(NamedTuple):
         nan where there is no minimiser.
     inverse_hessians : ndarray, shape (q, k, k)
         Of the mean loss, nan where there is none.
-    values : ndarray, shape (q,)
-        The mean loss.
+    chi_squared : ndarray, shape (q,)
+        The mean of Pearson's chi-squared of a row; of no meaning for labels.
     """
 
     coefficients: Array
     inverse_hessians: Array
-    values: Array
+    chi_squared: Array
 
 
-def fit_lines(evaluate: Callable[[Array], LineSums], start: Array) -> Lines:
+def fit_lines(
+    evaluate: Callable[[Array], LineSums],
+    start: Array,
+    chi_squared: Callable[[Array], Array] | None = None,
+) -> Lines:
     """Return the lines that minimise a convex loss, by Newton steps, which are halved if they fail.
 
     `evaluate` may ask clients on other machines: only sums over rows are needed.
@@ -229,6 +264,9 @@ def fit_lines(evaluate: Callable[[Array], LineSums], start: Array) -> Lines:
         The sums at lines of shape (q, k).
     start : ndarray, shape (q, k)
         Where the steps begin.
+    chi_squared : callable (lines) -> ndarray, shape (q,), optional
+        The mean of Pearson's chi-squared of a row. It is evaluated once, at the end: far from the
+        minimiser it may be beyond the range of masks. By default it is twice the loss.
     """
     lines = start
     sums = evaluate(lines)
@@ -243,7 +281,10 @@ def fit_lines(evaluate: Callable[[Array], LineSums], start: Array) -> Lines:
     has_minimiser = is_done & ~is_flat
     inverses = np.full_like(sums.hessians, np.nan)
     inverses[has_minimiser] = np.linalg.inv(sums.hessians[has_minimiser])
-    return Lines(np.where(has_minimiser[:, None], lines, np.nan), inverses, sums.values)
+    of_rows = 2 * sums.values
+    if chi_squared is not None and has_minimiser.all():
+        of_rows = chi_squared(lines)
+    return Lines(np.where(has_minimiser[:, None], lines, np.nan), inverses, of_rows)
 
 
 def _newton_steps(sums: LineSums) -> tuple[Array, Array]:
@@ -287,8 +328,16 @@ def calibrate(outcome: Outcome) -> Calibration:
     quantity = quantity_of_units(outcome)
     unit = float(quantity.std())
     scale = scaled(outcome, float(quantity.mean()), unit if unit > 0 else 1.0)
-    shifts = fit_lines(lambda lines: line_sums(scale, lines[0]), np.zeros((1, 1)))
-    lines = fit_lines(lambda lines: line_sums(scale, lines[0]), np.array([scale.start]))
+
+    def evaluate(lines: Array) -> LineSums:
+        return line_sums(scale, lines[0])
+
+    def of_counts(lines: Array) -> Array:
+        return np.array([chi_squared_of_line(scale, lines[0])])
+
+    chi_squared = of_counts if sends_chi_squared(outcome.loss) else None
+    shifts = fit_lines(evaluate, np.zeros((1, 1)), chi_squared)
+    lines = fit_lines(evaluate, np.array([scale.start]), chi_squared)
     units = np.array([[scale.intercept_unit, scale.slope_unit]])
     return calibrations_of(outcome.loss, shifts, lines, units, len(quantity))[0]
 
@@ -301,7 +350,7 @@ def calibrations_of(
     Parameters
     ----------
     loss : Loss
-        Of the outcomes: the squared loss has a residual variance, labels have the dispersion 1.
+        Of the outcomes: numbers have a residual variance, counts a dispersion, and labels 1.
     shifts : Lines
         With the slope 1: k = 1.
     lines : Lines
@@ -324,10 +373,10 @@ def calibrations_of(
 def _standard_errors(loss: Loss, lines: Lines, n_rows: int) -> Array:
     """Return the standard errors of the last coefficient of each line."""
     variances = lines.inverse_hessians[:, -1, -1] / n_rows
-    if not loss.is_quadratic:
+    if loss.class_labels is not None:
         return np.asarray(np.sqrt(variances))
     degrees_of_freedom = n_rows - lines.coefficients.shape[1]
     if degrees_of_freedom <= 0:
         return np.full(len(variances), np.nan)
-    residual_variances = 2 * n_rows * lines.values / degrees_of_freedom
-    return np.asarray(np.sqrt(residual_variances * variances))
+    dispersions = n_rows * lines.chi_squared / degrees_of_freedom
+    return np.asarray(np.sqrt(dispersions * variances))

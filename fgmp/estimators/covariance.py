@@ -27,6 +27,7 @@ from ..data import Client
 from ..dictionaries import StandardBasis
 from ..solvers import SecondOrderProblem
 from ..sparse_model import Array, IndexArray, SparseModel
+from .calibration import mean_chi_squared, sends_chi_squared
 from .client_sums import ClientSums, State, Sum, join_digits, split_digits
 from .clients import Standardization
 from .selection_path import StandardizedClients
@@ -75,6 +76,8 @@ class GradientProducts(ClientSums):
         The number of rows of all clients.
     with_products : bool
         Whether outer products are sent at all.
+    with_chi_squared : bool
+        Whether Pearson's chi-squared is sent, from which the dispersion of counts is estimated.
     masked : bool
         Whether sums are made under masks.
     """
@@ -86,18 +89,22 @@ class GradientProducts(ClientSums):
     shares: tuple[float, ...] | None
     n_rows: int
     with_products: bool
+    with_chi_squared: bool
     masked: bool
 
     description: ClassVar[str] = "sums for standard errors"
-    form: ClassVar[str] = "loss, Hessian, and outer product of the gradient, at the final model"
+    form: ClassVar[str] = (
+        "loss, Hessian, and outer product of the gradient, at the final model; of counts "
+        "chi-squared"
+    )
     counts: ClassVar[Counts] = Counts.ROWS
 
     def sums(self) -> Sequence[Sum]:
-        """Return one sum: the loss, the upper half of H, and that of n p_i g g'."""
-        n_halves = 1
-        if self.with_products:
-            n_halves += _PRODUCT_DIGITS if self.masked else 1
-        return [Sum(self.products, (1 + n_halves * size_of_half(self.n_coefficients),))]
+        """Return one sum: the loss, the upper half of H, chi-squared, and half of n p_i g g'."""
+        n_half = size_of_half(self.n_coefficients)
+        n_squares = self.with_chi_squared + self.with_products * n_half
+        n_digits = _PRODUCT_DIGITS if self.masked else 1
+        return [Sum(self.products, (1 + n_half + n_digits * n_squares,))]
 
     def products(self, client: Client, message: State) -> Array:
         """Return the loss, the Hessian and the outer product of a client."""
@@ -108,26 +115,32 @@ class GradientProducts(ClientSums):
         predictions = problem.predictions(coefficients)
 
         value, gradient, hessian = problem.to_second_order(predictions)
-        parts = [np.array([value]), upper_half(hessian)]
+        squares = []
+        if self.with_chi_squared:
+            squares.append(mean_chi_squared(problem.expansion(predictions)))
         if self.with_products:
             is_slope = model.support >= self.n_intercepts * client.n_outputs
             gradient = gradient + self.ridge * is_slope * coefficients
             scale = self.n_counted * share_of(client, self.shares, self.n_rows)
-            product = scale * upper_half(np.outer(gradient, gradient))
-            digits = split_digits(product, _PRODUCT_DIGITS) if self.masked else product
-            parts.append(digits.reshape(-1))
-        return np.concatenate(parts)
+            squares.extend(scale * upper_half(np.outer(gradient, gradient)))
+        digits = np.array(squares)
+        if self.masked:
+            digits = split_digits(digits, _PRODUCT_DIGITS)
+        return np.concatenate([[value], upper_half(hessian), digits.reshape(-1)])
 
     def pooled(self, state: State) -> PooledCurvature:
         """Return what the sums stand for."""
         model, mean = state
         k = len(model.support)
-        halves = mean[1:].reshape(-1, size_of_half(k))
+        loss = float(mean[0])
+        half, squares = np.split(mean[1:], [size_of_half(k)])
+        if self.masked:
+            squares = join_digits(squares.reshape(_PRODUCT_DIGITS, -1))
+        chi_squared = float(squares[0]) if self.with_chi_squared else 2 * loss
         products = None
         if self.with_products:
-            of_digits = join_digits(halves[1:]) if self.masked else halves[1]
-            products = symmetric_from_half(of_digits, k)
-        return PooledCurvature(float(mean[0]), symmetric_from_half(halves[0], k), products)
+            products = symmetric_from_half(squares[self.with_chi_squared :], k)
+        return PooledCurvature(loss, symmetric_from_half(half, k), chi_squared, products)
 
 
 class PooledCurvature(NamedTuple):
@@ -139,12 +152,15 @@ class PooledCurvature(NamedTuple):
         The mean loss f of all rows.
     hessian : ndarray, shape (k, k)
         The Hessian of f.
+    chi_squared : float
+        Pearson's chi-squared of a row, on the mean: of the squared loss twice the loss.
     products : ndarray, shape (k, k), or None
         n sum_i p_i^2 g_i g_i', with the gradients g_i of the clients.
     """
 
     loss: float
     hessian: Array
+    chi_squared: float
     products: Array | None
 
 
@@ -162,8 +178,8 @@ class Covariance:
         The coefficients.
     model_based : ndarray, shape (k, k)
         phi A^-1 H A^-1 / n, with the Hessian H of the mean loss, A = H + ridge, and the dispersion
-        phi: the residual variance for the squared loss. For labels and counts phi is 1, and n the
-        sum of the weights. It is nan for coefficients that the rows do not determine.
+        phi. For labels and counts n is the sum of the weights. It is nan for coefficients that the
+        rows do not determine.
     by_group : ndarray, shape (k, k), or None
         The cluster sandwich A^-1 M A^-1 with the groups as clusters, times
         G / (G - 1) (n - 1) / (n - k) for G groups. None if it is not summed.
@@ -177,7 +193,8 @@ class Covariance:
     degrees_of_freedom : float
         n - k, with the rank k of the Hessian and the intercepts of groups.
     dispersion : float
-        phi.
+        phi: Pearson's chi-squared over the degrees of freedom, which is the residual variance for
+        the squared loss, and makes errors of counts quasi-Poisson; 1 for labels.
     loss : float
         The mean loss at the model, in the units of the data.
     is_ridge : bool
@@ -255,6 +272,7 @@ def coefficient_covariance(
         shares=settings.shares_beside_rows,
         n_rows=settings.n_rows,
         with_products=not why_not,
+        with_chi_squared=sends_chi_squared(settings.loss),
         masked=settings.parameters.secure,
     )
     state = session.query(method, clients.transport, (model,))
@@ -311,11 +329,11 @@ def _covariance(
     degrees_of_freedom = n - rank - n_intercepts_of_groups
 
     unit = standardization.target_unit
+    weight = n if settings.is_quadratic else settings.total_weight
     dispersion = 1.0
-    weight = settings.total_weight
-    if settings.is_quadratic:
-        dispersion = 2 * n * pooled.loss / degrees_of_freedom if degrees_of_freedom > 0 else np.nan
-        weight = n  # for which the dispersion is
+    if settings.loss.class_labels is None:
+        has_rest = degrees_of_freedom > 0
+        dispersion = weight * pooled.chi_squared / degrees_of_freedom if has_rest else np.nan
     model_based = dispersion / weight * bread @ pooled.hessian @ bread.T
 
     by_group = None
@@ -338,7 +356,7 @@ def _covariance(
         n_rows=n,
         n_groups=n_groups,
         degrees_of_freedom=float(degrees_of_freedom),
-        dispersion=float(dispersion * unit**2) if settings.is_quadratic else 1.0,
+        dispersion=float(dispersion * unit**2),
         loss=pooled.loss * unit**2,
         is_ridge=ridge > 0,
         deviations=stats.deviations,

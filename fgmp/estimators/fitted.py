@@ -28,6 +28,8 @@ class TrainingData(NamedTuple):
         Weights of the rows, zero in groups that take no part.
     codes : ndarray of int, shape (n_rows,)
         The group of each row, and -1 if its weight is zero.
+    counted : ndarray, shape (n_rows,)
+        The number of rows that each row stands for.
     """
 
     X: Any
@@ -35,6 +37,7 @@ class TrainingData(NamedTuple):
     groups: Any
     weights: Array
     codes: IndexArray
+    counted: Array
 
 
 class LinearModel(FitParameters, BaseEstimator):  # type: ignore[misc]

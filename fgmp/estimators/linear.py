@@ -75,8 +75,9 @@ class SparseLinear(LinearModel):
             A row of weight 2 counts as two rows; one of weight 0 is left out. Weights that are not
             all whole numbers, as those of a survey, are relative: rows are counted as rows, and the
             scale of weights plays a part in two places only. A number for `C` is relative to it, as
-            in scikit-learn, and so are model-based errors of labels and counts (`summary`). A
-            number is the weight of all rows.
+            in scikit-learn, and so are model-based errors of labels (`summary`). Weights of rates,
+            counts that are not all whole, are times under observation, and relative. A number is
+            the weight of all rows.
 
         Notes
         -----
@@ -222,7 +223,9 @@ class SparseLinear(LinearModel):
         Notes
         -----
         Model-based errors are those of least squares, with the residual variance over n - k, or of
-        maximum likelihood. With a finite C, A is the Hessian H of the mean loss and the ridge, and
+        maximum likelihood. Those of counts are quasi-Poisson: times the root of the dispersion,
+        Pearson's chi-squared over n - k, which makes them smaller below 1, as in R and with
+        ``scale="X2"`` of statsmodels. With a finite C, A is the Hessian H of the mean loss and the ridge, and
         the covariance A^-1 H A^-1 / n is that of a ridge estimate about its own mean. The sandwich
         is A^-1 M A^-1, with M the sum of the outer products of the gradients of the groups, times
         G/(G-1) (n-1)/(n-k), the finite-sample correction of statsmodels and Stata. Under masks
@@ -232,10 +235,10 @@ class SparseLinear(LinearModel):
 
         Weights that are whole numbers are numbers of rows, as `freq_weights` of statsmodels: a row
         of weight 2 counts as two rows, in n too. Any others are relative, as the weights of its
-        `WLS` and `var_weights`, and n is the number of rows: no error of the squared loss, and no
-        sandwich, depends on their scale. Model-based errors of labels and counts, whose variance is
-        not estimated, do, in statsmodels as here: weights that sum to n are on the scale of rows,
-        and a note tells of others.
+        `WLS` and `var_weights`, and n is the number of rows: no error of numbers or counts, and no
+        sandwich, depends on their scale. Model-based errors of labels, whose variance is not
+        estimated, do, in statsmodels as here: weights that sum to n are on the scale of rows, and a
+        note tells of others.
 
         Examples
         --------

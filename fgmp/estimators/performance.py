@@ -19,7 +19,7 @@ from ..losses import LogisticLoss, Loss, PoissonLoss, SoftmaxLoss, SquaredLoss
 from ..method import Transport
 from ..sparse_model import Array, SparseModel
 from .advice import advise_on_intercepts
-from .calibration import Lines, calibrations_of, fit_lines
+from .calibration import Lines, LineSums, calibrations_of, fit_lines, sends_chi_squared
 from .client_sums import State
 from .clients import FitClients
 from .defaults import aggregator_of, settings_of
@@ -32,6 +32,7 @@ from .performance_sums import (
     MEASURES_OF_LABELS,
     MEASURES_OF_NUMBERS,
     CalibrationSums,
+    ChiSquaredSums,
     ClientPerformance,
     PooledPerformance,
     PredictionUnits,
@@ -84,7 +85,7 @@ class Performance:
         ``log_loss``; for numbers ``r2`` and ``mean_squared_error``; for counts ``d2``, the share of
         the deviance that is explained, and ``deviance``, the mean over the rows. ``intercept`` and
         ``slope`` are the calibration, 0 and 1 for a model that is right, with their standard
-        errors; for counts that of the logarithm of the expected count.
+        errors; for counts that of the logarithm of the expected count, with quasi-Poisson errors.
     title : str
         The model, and what it was measured on.
     notes : tuple of str
@@ -369,9 +370,16 @@ def _pooled_lines(
     """Return calibration lines of all rows, each Newton step from one more exchange."""
     n_outcomes, n_coefficients = start.shape
     question = CalibrationSums(n_outcomes, min_rows, n_coefficients)
-    return fit_lines(
-        lambda lines: question.line_sums(session.query(question, rows, (*message, lines))), start
-    )
+    of_counts = ChiSquaredSums(n_outcomes, min_rows)
+
+    def evaluate(lines: Array) -> LineSums:
+        return question.line_sums(session.query(question, rows, (*message, lines)))
+
+    def chi_squared(lines: Array) -> Array:
+        return of_counts.pooled(session.query(of_counts, rows, (*message, lines)))
+
+    has_counts = sends_chi_squared(session.settings.loss)
+    return fit_lines(evaluate, start, chi_squared if has_counts else None)
 
 
 def _pooled_measures(

@@ -25,6 +25,7 @@ from .calibration import (
     LineSums,
     Outcome,
     calibrate,
+    chi_squared_of_line,
     count_pairs,
     line_sums,
     outcomes_of,
@@ -300,6 +301,29 @@ class CalibrationSums(OfPredictions):
         k = self.n_coefficients
         sums, _ = _means_of_measured(state[-1], self.n_outcomes)
         return LineSums(sums[:, 0], sums[:, 1 : 1 + k], sums[:, 1 + k :].reshape(-1, k, k))
+
+
+@dataclass(frozen=True)
+class ChiSquaredSums(OfPredictions):
+    """Pearson's chi-squared of counts about a calibration line, for the dispersion."""
+
+    description: ClassVar[str] = "dispersion of counts about their calibration"
+    form: ClassVar[str] = "Pearson's chi-squared"
+
+    def sums(self) -> Sequence[Sum]:
+        """Return one sum, of one number and a one."""
+        return [Sum(self.chi_squared, (self.n_outcomes, 2))]
+
+    def chi_squared(self, client: Client, message: State) -> Array:
+        """Return the mean of a client at the line of the message."""
+        centres, units, lines = message[2:]
+        (outcome,) = self.outcomes(client, message)
+        scale = scaled(outcome, centres[0], units[0])
+        return _with_ones(np.array([[chi_squared_of_line(scale, lines[0])]]))
+
+    def pooled(self, state: State) -> Array:
+        """Return the mean over the rows that are measured, shape (1,)."""
+        return _means_of_measured(state[-1], self.n_outcomes).means[:, 0]
 
 
 def measures_of_counts(

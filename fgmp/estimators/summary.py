@@ -183,7 +183,7 @@ def summarize(model: LinearModel, level: float) -> Summary:
             columns[f"{ratio}_per_deviation"] = np.exp(per_deviation)
 
     # Without a variance to estimate, quantiles are normal.
-    degrees_of_freedom = np.inf if ratio else covariance.degrees_of_freedom
+    degrees_of_freedom = np.inf if is_classifier(model) else covariance.degrees_of_freedom
     columns |= _errors(covariance, covariance.model_based, degrees_of_freedom, level, "")
     columns |= _errors(covariance, covariance.by_group, covariance.n_groups - 1, level, "_by_group")
     if ratio:
@@ -364,10 +364,10 @@ def _notes(model: LinearModel, covariance: Covariance, level: float) -> tuple[st
             "intervals are about the shrunken values. C=np.inf is maximum likelihood."
         )
     notes += _notes_on_intervals(model, covariance, level)
-    if _name_of_ratio(model) == "rate_ratio":
+    if _name_of_ratio(model) == "rate_ratio" and covariance.dispersion == 1:
         notes.append(
-            "Model-based errors hold for counts whose variance is their mean; the sandwich does "
-            "not need that."
+            "Model-based errors hold for counts whose variance is their mean: a file of an earlier "
+            "version has no dispersion."
         )
     return (*notes, *_notes_on_weights(model, covariance))
 
@@ -378,13 +378,17 @@ def _notes_on_intervals(model: LinearModel, covariance: Covariance, level: float
     n_left = covariance.degrees_of_freedom
     n_rows = covariance.n_rows
     none_left = f"{n_rows - n_left:g} coefficients of {n_rows:g} rows leave no degree of freedom"
-    if n_left <= 0 and not ratio:
+    if n_left <= 0 and not is_classifier(model):
         return [f"No errors: {none_left}."]
 
-    quantile = "normal"
+    quantile = "normal" if is_classifier(model) else f"t({n_left:g})"
     what = "the inverse information"
-    if not ratio:
-        quantile = f"t({n_left:g})"
+    if ratio == "rate ratio":
+        what = (
+            f"quasi-Poisson: dispersion {covariance.dispersion:.4g} (Pearson's chi-squared over "
+            "n-k; 1 if the variance of a count is its mean) times the inverse information"
+        )
+    elif not ratio:
         what = f"residual variance {covariance.dispersion:.4g} times the inverse second moments"
     notes = [
         f"low and high bound the {100 * level:g} % interval of the {ratio or 'coefficient'}. They "
@@ -423,7 +427,7 @@ def _notes_on_weights(model: LinearModel, covariance: Covariance) -> list[str]:
         )
     is_on_scale = total is None or math.isclose(total, n_rows, rel_tol=_ROUNDING_OF_SUM)
     what_depends = []
-    if not is_on_scale and _name_of_ratio(model):
+    if not is_on_scale and is_classifier(model):
         what_depends.append(
             "Model-based errors, as in statsmodels, take this sum for the number of rows: they "
             "depend on the scale of the weights, and the sandwich does not."

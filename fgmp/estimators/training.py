@@ -89,7 +89,7 @@ def fit_rows(
         advise_on_rare_classes(model, loss, targets, codes_of_rows)
 
     if counted is None:
-        counted = rows_counted(weights)
+        counted = rows_counted(weights, targets, loss)
     of_rows = (targets, class_weights, codes, loss, min_rows, counted)
     with _progress_line(model) as show_step:
 
@@ -101,7 +101,7 @@ def fit_rows(
         else:
             raw = RawTableClients(table, *of_rows)
             _fit_raw_clients(model, raw, plan, report_round, show_step)
-    model._training_data = TrainingData(*passed, weights, codes_of_rows)
+    model._training_data = TrainingData(*passed, weights, codes_of_rows, counted)
 
 
 def _set_groups(

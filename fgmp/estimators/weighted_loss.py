@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..data import Client
-from ..losses import Expansion, Loss
+from ..losses import Expansion, Loss, PoissonLoss
 from ..sparse_model import Array
 from .profiled_loss import OwnIntercept, intercept_of_rows
 from .wrapped_loss import WrappedLoss
@@ -141,17 +141,24 @@ class WeightedTargets(NamedTuple):
         return intercept_of_rows(WeightedLoss(self.loss), predictions, columns, **ridge)
 
 
-def rows_counted(weights: Array) -> Array:
+def rows_counted(weights: Array, targets: Array | None = None, loss: Loss | None = None) -> Array:
     """Return for each weight the number of rows that it stands for.
 
     Weights that are all whole numbers are numbers of rows, as `freq_weights` of statsmodels: a row
     of weight 2 counts as two rows. Any others are relative, as the weights of its `WLS` and
     `var_weights`: each row of positive weight counts once, and the scale of weights plays no part.
+    So are those of counts that are not all whole: these are rates, and their weights are times.
     """
+    has_rates = isinstance(loss, PoissonLoss) and not _are_whole(np.asarray(targets)[weights > 0])
     # All floats are whole from 2^53 on, and in single precision from 2^24 on.
-    if np.spacing(weights.max()) < 1 and np.array_equal(weights, np.rint(weights)):
+    if np.spacing(weights.max()) < 1 and _are_whole(weights) and not has_rates:
         return weights.astype(np.float64)
     return (weights > 0).astype(np.float64)
+
+
+def _are_whole(numbers: Array) -> bool:
+    """Return whether all numbers are whole."""
+    return np.array_equal(numbers, np.rint(numbers))
 
 
 def split_weights(client: Client) -> WeightedTargets:

@@ -15,6 +15,12 @@ CASES = {
     "logistic": (fgmp.FedGradMPClassifier(4), *CANCER),
     "softmax": (fgmp.FedGradMPClassifier(2), *IRIS),
     "linear": (fgmp.FedGradMPRegressor(4), CANCER[0], CANCER[0][:, 3] + CANCER[1]),
+    "counts": (fgmp.FedGradMPRegressor(4, loss="poisson"), CANCER[0], np.rint(CANCER[0][:, 0])),
+    "counts under masks": (
+        fgmp.FedGradMPRegressor(2, loss="poisson", secure=True, rounds=2),
+        CANCER[0],
+        np.rint(CANCER[0][:, 0]),
+    ),
     "masks": (fgmp.FedGradMPClassifier(4, secure=True, rounds=2), *CANCER),
 }
 
@@ -40,6 +46,7 @@ def test_a_summary_over_flower_has_the_bits_of_one_process(case):
     there, here = fitted(*CASES[case], n_groups=4)
     np.testing.assert_array_equal(there.covariance_.model_based, here.covariance_.model_based)
     np.testing.assert_array_equal(there.covariance_.by_group, here.covariance_.by_group)
+    assert there.covariance_.dispersion == here.covariance_.dispersion
     assert not np.isnan(there.summary().columns["standard_error_by_group"]).any()
     assert there.summary().notes == here.summary().notes
     for name in ("bytes_up", "bytes_down"):
