@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from cases import classification_table, regression_table
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression
 
 import fgmp
@@ -43,7 +44,7 @@ def genes():
     model = fgmp.FedGradMPClassifier("cv", sparsities=[4], n_folds=2)
     with pytest.warns(fgmp.AdviceWarning, match="rows are of the class 'low' at the group 0"):
         model.fit(frame, y, groups)
-    # The resamples have the sparsity that was chosen, whatever the parameters are now.
+    # Of one size there is no choice, and resamples have it, whatever the parameters are now.
     return model.set_params(sparsities=[9]).bootstrap(8, random_state=0)
 
 
@@ -75,6 +76,93 @@ def test_plot_of_bootstrap_explains_filled_bars_if_some_are_not(genes):
     assert genes.plot(most=3).get_xlabel() == "share of 8 resamples"
     assert genes.plot().get_xlabel() == "share of 8 resamples (filled: in the fit)"
     plt.close("all")
+
+
+def weak_signals(**options):
+    """Return a model that chooses among features of which some hardly matter, and its table."""
+    rng = np.random.default_rng(4)
+    X, groups = rng.standard_normal((240, 5)), np.arange(240) % 12
+    y = X @ [1, 0.15, 0.1, 0.1, 0] + rng.standard_normal(240)
+    model = fgmp.FedGradMPRegressor("cv", random_state=3, rounds=2, tol=1.0, n_folds=2, **options)
+    return model.fit(X, y, groups), X, y, groups
+
+
+@pytest.mark.parametrize("over", ["groups", "rows"])
+@pytest.mark.parametrize("C", ["auto", "cv"])
+def test_resample_chooses_again_as_a_fit_to_its_rows_does(over, C):
+    """The sparsity, and C, of the folds of the resample, whatever the parameters are now."""
+    model, X, y, groups = weak_signals(C=C, folds="groups", sparsities=[0, 1, 2, 5])
+    model.set_params(sparsities=[3], folds="rows")
+    found = model.bootstrap(3, over=over, random_state=0)
+    rng = np.random.RandomState(0)
+    draws = []
+    for _ in range(3):
+        counts = np.empty(240)
+        if over == "groups":
+            counts = rng.multinomial(12, np.full(12, 1 / 12))[groups]
+        for own in (groups == group for group in range(12) if over == "rows"):
+            counts[own] = rng.multinomial(own.sum(), np.full(own.sum(), 1 / own.sum()))
+        draws.append(counts)
+    seeds = rng.randint(2**31 - 1, size=3) if over == "rows" else np.full(3, 3)
+    options = {"C": C, "rounds": 2, "tol": 1.0, "n_folds": 2, "min_rows": 1, "folds": "groups"}
+    again = fgmp.FedGradMPRegressor("cv", sparsities=[0, 1, 2, 5], **options)
+    for coef, counts, seed in zip(found.coef, draws, seeds.tolist(), strict=True):
+        again.set_params(random_state=seed).fit(X, y, groups, sample_weight=counts)
+        np.testing.assert_allclose(coef[0], again.coef_, rtol=1e-9, atol=1e-12)
+    assert repr(found).startswith("Bootstrap(3 resamples, choosing again, x0 1")
+
+
+def test_choice_of_the_fit_is_kept_if_asked_for():
+    """Then all resamples have as many features; if they choose again their numbers differ."""
+    model, X, y, groups = weak_signals(sparsities=[0, 1, 2, 5])
+    kept = model.bootstrap(8, choose_again=False)
+    again = model.bootstrap(8)
+    assert set(np.count_nonzero(kept.coef, axis=2).ravel()) == {model.sparsity_}
+    assert len(set(np.count_nonzero(again.coef, axis=2).ravel())) > 1
+    assert "8 resamples, all as the fit chose" in repr(kept)
+    assert "8 resamples, choosing again" in again._repr_html_()
+    fixed = fgmp.FedGradMPRegressor(1).fit(X, y, groups)
+    with pytest.raises(ValueError, match="choose_again is True, and the fit chose nothing"):
+        fixed.bootstrap(2, choose_again=True)
+
+
+def test_bootstrap_has_the_seed_of_the_model():
+    """Calls have one answer, and another seed another one."""
+    model, *_ = weak_signals()
+    first, second = (model.bootstrap(3).coef for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(first, model.bootstrap(3, random_state=3).coef)
+    assert not np.array_equal(first, model.bootstrap(3, random_state=4).coef)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_warnings_of_resamples_are_counted_and_said_once_at_the_line_of_the_user(n_jobs):
+    """In this process and in others; the fit itself warns at its own line."""
+    X, y, groups = regression_table()
+    with pytest.warns(ConvergenceWarning, match="the rounds ran out"):
+        model = fgmp.FedGradMPRegressor(3, rounds=2, tol=1e-6).fit(X, y, groups)
+    with pytest.warns(ConvergenceWarning) as caught:
+        model.bootstrap(3, over="rows", random_state=0, n_jobs=n_jobs)
+    (only,) = caught
+    assert str(only.message).startswith("3 of 3 resamples have a warning, the first one: the round")
+    assert only.filename == __file__
+
+
+@pytest.mark.filterwarnings("ignore:sparsity='cv' has chosen 3, the largest")
+def test_resample_of_folds_of_groups_has_two_of_them_at_least():
+    """Of two groups one alone is drawn half of the time; it leaves nothing to choose with."""
+    X, y, _ = regression_table()
+    model = fgmp.FedGradMPRegressor("cv", folds="groups", sparsities=[1, 3], random_state=0)
+    found = model.fit(X, y, np.arange(len(y)) % 2).bootstrap(8)
+    assert np.isfinite(found.coef).all() and found.n_drawn == 2
+
+
+@pytest.mark.filterwarnings("ignore:no feature is in the model")
+def test_bootstrap_of_an_empty_model_says_that_no_feature_is_in_any():
+    """In place of an empty list of shares."""
+    X, y, groups = regression_table()
+    model = fgmp.FedGradMPRegressor(0).fit(X, y, groups)
+    assert repr(model.bootstrap(2, over="rows")) == "Bootstrap(2 resamples, no feature in any)"
 
 
 def test_pickled_model_has_no_rows():

@@ -22,6 +22,9 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # user.
 _is_advice_suppressed: ContextVar[bool] = ContextVar("fgmp_is_advice_suppressed", default=False)
 
+# Where messages go that nobody is to be warned of yet.
+_collected: ContextVar[list[str] | None] = ContextVar("fgmp_collected", default=None)
+
 # The topics of `advise_once` on which this process has advised, as Python's own registry of
 # warnings. Nothing but the warnings depends on it.
 _ADVISED_TOPICS: set[str] = set()
@@ -71,10 +74,14 @@ def warn_user(
         Whether the warning is about the machine. Such advice is given inside `suppress_advice`
         too, because no caller gives it.
     """
-    if multiprocessing.current_process().name != "MainProcess":
-        return
     is_suppressed = _is_advice_suppressed.get() and not of_machine
     if issubclass(category, AdviceWarning) and is_suppressed:
+        return
+    collected = _collected.get()
+    if collected is not None:
+        collected.append(message)
+        return
+    if multiprocessing.current_process().name != "MainProcess":
         return
     # The frame of this function has level 1.
     _, level = _first_frame_outside(sys._getframe(), level=1)
@@ -98,6 +105,22 @@ def suppress_advice() -> Iterator[None]:
         yield
     finally:
         _is_advice_suppressed.set(before)
+
+
+@contextmanager
+def collect_warnings() -> Iterator[list[str]]:
+    """Collect messages in this context and thread, in worker processes too; suppress advice.
+
+    The caller says once what many repetitions of its work would say, at the line of its own caller.
+    """
+    before = _collected.get()
+    messages: list[str] = []
+    try:
+        _collected.set(messages)
+        with suppress_advice():
+            yield messages
+    finally:
+        _collected.set(before)
 
 
 def advise_once(topic: str, message: str) -> None:

@@ -1,25 +1,29 @@
 """The bootstrap of an estimator: which features other samples select, with which coefficients."""
 
 import math
+from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
 from joblib import delayed
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 from tqdm import tqdm
 
 from .._support.displays import facts_in_words, html_facts
 from .._support.optional import needs
 from .._support.progress import PATIENCE
-from .._support.validation import check_integer, check_number, check_option
-from .._support.warnings import suppress_advice
+from .._support.validation import check_bool, check_integer, check_number, check_option
+from .._support.warnings import collect_warnings, warn_user
+from ..recording import Run
 from ..sparse_model import Array, IndexArray
 from .advice import errors_in_words
 from .clients import FitClients
-from .defaults import settings_of
+from .defaults import grid_of, settings_of
 from .federated_table import FederatedTable
 from .fitted import LinearModel, TrainingData, is_encoded, names_of_features
 from .fitting import fit_model
@@ -50,6 +54,8 @@ class Bootstrap:
         Names of the features.
     n_drawn : int or None
         How many groups were drawn from; None if rows were drawn.
+    has_chosen_again : bool or None
+        Whether each resample has chosen its sparsity, or C, again; None if the fit chose neither.
 
     Examples
     --------
@@ -65,14 +71,24 @@ class Bootstrap:
     estimate: Array
     names: tuple[str, ...]
     n_drawn: int | None = None
+    has_chosen_again: bool | None = None
 
     def __repr__(self) -> str:
         drawn = f" of only {self.n_drawn} groups" if self.note else ""
-        return f"Bootstrap({len(self.coef)} resamples{drawn}, {facts_in_words(self._shares(5))})"
+        shares = facts_in_words(self._shares(5)) or "no feature in any"
+        return f"Bootstrap({len(self.coef)} resamples{drawn}{self._choice}, {shares})"
+
+    @property
+    def _choice(self) -> str:
+        """Whose choice the resamples have, in words."""
+        words = {None: "", True: ", choosing again", False: ", all as the fit chose"}
+        return words[self.has_chosen_again]
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks: the features that most resamples select."""
-        title = f"Bootstrap of {len(self.coef)} resamples: share that selects a feature"
+        title = (
+            f"Bootstrap of {len(self.coef)} resamples{self._choice}: share that selects a feature"
+        )
         return html_facts(title, self._shares(20)) + (f"<p>{self.note}</p>" if self.note else "")
 
     def _shares(self, most: int) -> dict[str, str]:
@@ -131,7 +147,8 @@ class Bootstrap:
         names = [self.names[j] for j in order]
         ax.set_yticks(bars, names, parse_math=False)  # a price in $ is no formula
         legend = "" if is_in_fit[order].all() else " (filled: in the fit)"
-        ax.set(xlabel=f"share of {len(self.coef)} resamples{legend}", xlim=(0, 1))
+        resamples = f"{len(self.coef)} resamples{self._choice}"
+        ax.set(xlabel=f"share of {resamples}{legend}", xlim=(0, 1))
         ax.set_title(f"{len(order)} of {len(self.names)} features")
         return ax
 
@@ -139,36 +156,73 @@ class Bootstrap:
 # Fits to resamples.
 
 
+class Draw(NamedTuple):
+    """What a resample is.
+
+    Attributes
+    ----------
+    counts : ndarray of int
+        How often each row, or each client, is drawn.
+    seed : int
+        Of its fit. It is one and the same for all resamples of clients: folds of rows that differ
+        would be sums over other rows of a client each time, and could be solved for single rows.
+    """
+
+    counts: Array
+    seed: int
+
+
+class Refit(NamedTuple):
+    """What the fit to a resample leaves: coefficients, and the messages of its warnings."""
+
+    coef: Array
+    messages: list[str]
+
+
 def bootstrap_rows(
-    model: LinearModel, n_resamples: int, over: str, random_state: Any, n_jobs: int | None
+    model: LinearModel,
+    n_resamples: int,
+    over: str,
+    choose_again: bool | None,
+    random_state: Any,
+    n_jobs: int | None,
 ) -> Bootstrap:
     """Fit a model to resamples of its rows; parameters as in `FedGradMPRegressor.bootstrap`."""
-    _check_rows(model, over)
-    _check_no_noise(model)
+    check_training_data(model, "fgmp.flower.bootstrap_over draws clients over a network")
+    _check_over(model, over)
+    resample = _model_of_resamples(model, choose_again)
     data = model._training_data
     classes = getattr(model, "classes_", None)
-    rng = as_random_state(random_state)
-    check_integer("n_resamples", n_resamples)
     y = np.asarray(data.y)
-    draws = [draw_counts(y, data.codes, over, classes, rng) for _ in range(n_resamples)]
+    least = _fewest_clients(resample) if over == "groups" else 1
+
+    def draw(rng: np.random.RandomState) -> Array:
+        return draw_counts(y, data.codes, over, classes, rng, least)
+
+    draws = _draws(model, n_resamples, random_state, draw, is_of_clients=over == "groups")
     if over == "groups":
         clients = clients_of(model, data)
         first_rows = np.unique(data.codes[data.codes >= 0], return_index=True)[1]
         rows = np.flatnonzero(data.codes >= 0)[first_rows]
         tasks = [
-            delayed(_coefficients_of_drawn_clients)(
-                model, clients, counts[rows].astype(np.intp), report_nothing
+            delayed(_fit_to_drawn_clients)(
+                resample, clients, one._replace(counts=one.counts[rows].astype(np.intp))
             )
-            for counts in draws
+            for one in draws
         ]
     else:
-        tasks = [delayed(_coefficients_of_resample)(model, data, counts) for counts in draws]
-    coefficients = run_with_bar(tasks, n_jobs, model.verbose)
-    return _bootstrap_of(model, coefficients, len(model.groups_) if over == "groups" else None)
+        tasks = [delayed(_fit_to_drawn_rows)(resample, data, one) for one in draws]
+    refits = run_with_bar(tasks, n_jobs, model.verbose)
+    return _bootstrap_of(model, resample, refits, len(model.groups_) if over == "groups" else None)
 
 
 def bootstrap_clients(
-    model: LinearModel, clients: FitClients, n_resamples: int, random_state: Any, report: Report
+    model: LinearModel,
+    clients: FitClients,
+    n_resamples: int,
+    choose_again: bool | None,
+    random_state: Any,
+    report: Report,
 ) -> Bootstrap:
     """Fit a model to clients that are drawn, on this machine or on others.
 
@@ -178,37 +232,79 @@ def bootstrap_clients(
         Fitted.
     clients : FitClients
         The clients.
-    n_resamples, random_state
+    n_resamples, choose_again, random_state
         As in `FedGradMPRegressor.bootstrap`.
     report : callable (words, run, unit)
         As in `Session`.
     """
     check_is_fitted(model)
-    _check_no_noise(model)
     n_clients = len(clients.info.rows)
     check_integer("n_clients", n_clients, at_least=2, why="of a bootstrap over clients")
-    rng = as_random_state(random_state)
-    coefficients = []
-    for _ in range(check_integer("n_resamples", n_resamples)):
-        counts = draw_multiplicities(n_clients, rng)
-        coefficients.append(_coefficients_of_drawn_clients(model, clients, counts, report))
-    return _bootstrap_of(model, coefficients, n_clients)
+    resample = _model_of_resamples(model, choose_again)
+    least = _fewest_clients(resample)
+
+    def draw(rng: np.random.RandomState) -> Array:
+        return draw_multiplicities(n_clients, rng, least)
+
+    draws = _draws(model, n_resamples, random_state, draw, is_of_clients=True)
+    refits = []
+    for number, one in enumerate(draws, 1):
+
+        def report_round(words: str, run: Run, unit: float, number: int = number) -> None:
+            where = "" if words == "all rows" else f", {words}"
+            report(f"resample {number} of {n_resamples}{where}", run, unit)
+
+        refits.append(_fit_to_drawn_clients(resample, clients, one, report_round))
+    return _bootstrap_of(model, resample, refits, n_clients)
 
 
-def _bootstrap_of(model: LinearModel, coefficients: list[Array], n_drawn: int | None) -> Bootstrap:
-    """Return the coefficients of resamples as a `Bootstrap`."""
+def _draws(
+    model: LinearModel,
+    n_resamples: int,
+    random_state: Any,
+    draw: Callable[[np.random.RandomState], Array],
+    is_of_clients: bool,
+) -> list[Draw]:
+    """Return the resamples, by the seed of the model if none is given."""
+    rng = as_random_state(model.random_state if random_state is None else random_state)
+    counts = [draw(rng) for _ in range(check_integer("n_resamples", n_resamples))]
+    seeds = rng.randint(2**31 - 1, size=n_resamples)
+    if is_of_clients and model.random_state is not None:
+        seeds[0] = as_random_state(model.random_state).randint(2**31 - 1)  # as in `fit`
+    if is_of_clients:
+        seeds[:] = seeds[0]
+    return [Draw(*parts) for parts in zip(counts, seeds.tolist(), strict=True)]
+
+
+def _bootstrap_of(
+    model: LinearModel, resample: LinearModel, refits: list[Refit], n_drawn: int | None
+) -> Bootstrap:
+    """Return the coefficients of resamples as a `Bootstrap`, and say once what they warn of."""
+    messages = [refit.messages[0] for refit in refits if refit.messages]
+    if messages:
+        warn_user(
+            f"{len(messages)} of {len(refits)} resamples have a warning, the first one: "
+            f"{messages[0]}",
+            ConvergenceWarning,
+        )
     names = tuple(names_of_features(model))
-    return Bootstrap(np.array(coefficients), np.atleast_2d(model.coef_), names, n_drawn)
+    coef = np.array([refit.coef for refit in refits])
+    has_chosen_again = _is_choice(resample) if _tried(model) else None
+    return Bootstrap(coef, np.atleast_2d(model.coef_), names, n_drawn, has_chosen_again)
 
 
-def _check_rows(model: LinearModel, over: str) -> None:
-    """Raise a ValueError if the model cannot be fitted to resamples of its rows."""
+def check_training_data(model: LinearModel, remedy: str) -> None:
+    """Raise a ValueError if a model has not the rows that it was fitted to, with a remedy."""
     if not hasattr(model, "_training_data"):
         raise ValueError(
             "the model has no rows: it was fitted over a network, or is a copy, with which "
             "data do not travel; expected a model that `fit` was called on in this process. "
-            "fgmp.flower.bootstrap_over draws clients over a network"
+            f"{remedy}"
         )
+
+
+def _check_over(model: LinearModel, over: str) -> None:
+    """Raise a ValueError if the model has no groups that could be drawn."""
     check_option("over", over, ("groups", "rows"))
     if over == "groups" and len(model.groups_) < 2:
         raise ValueError(
@@ -216,32 +312,46 @@ def _check_rows(model: LinearModel, over: str) -> None:
         )
 
 
-def _check_no_noise(model: LinearModel) -> None:
-    """Raise a ValueError for a model with noise."""
+def clients_of(model: LinearModel, data: TrainingData) -> FederatedTable:
+    """Return the clients of a fit anew, with the class weights that it had."""
+    again = clone(model)
+    min_rows = 1 if data.groups is None else model.min_rows
+    if is_encoded(model):
+        y = column_or_1d(validated_targets(again, data.y))
+        targets, loss, weights = again._targets(y, data.weights)
+        raw = RawTableClients(data.X, targets, weights, data.codes, loss, min_rows, data.counted)
+        return raw.encoded(model.encoding_)
+    X, y = validated(again, data.X, validated_targets(again, data.y))
+    targets, loss, weights = again._targets(y, data.weights)
+    return FederatedTable(X, targets, weights, data.codes, loss, min_rows, data.counted)
+
+
+def _model_of_resamples(model: LinearModel, choose_again: bool | None) -> LinearModel:
+    """Return an estimator for resamples, with the columns of a fit, and its choice or its question.
+
+    A choice is among what the fit chose from, whatever the parameters are now.
+    """
     if model.private is not None:
         raise ValueError(
             "private is given, and every resample would spend its epsilon again; expected "
             "private=None. Resample within a budget of your own: fit to other rows, and add up "
             "what each fit spends"
         )
-
-
-def clients_of(model: LinearModel, data: TrainingData) -> FederatedTable:
-    """Return the clients of a fit anew, with the class weights that it had."""
-    again = clone(model)
-    if is_encoded(model):
-        y = column_or_1d(validated_targets(again, data.y))
-        targets, loss, weights = again._targets(y, data.weights)
-        raw = RawTableClients(data.X, targets, weights, data.codes, loss, 1, data.counted)
-        return raw.encoded(model.encoding_)
-    X, y = validated(again, data.X, validated_targets(again, data.y))
-    targets, loss, weights = again._targets(y, data.weights)
-    return FederatedTable(X, targets, weights, data.codes, loss, counted=data.counted)
-
-
-def _resampling_model(model: LinearModel) -> LinearModel:
-    """Return an estimator for resamples, with the columns and the sparsity of a fit."""
-    resample: LinearModel = clone(model).set_params(sparsity=model.sparsity_, C=model.C_)
+    sparsity = "all" if model.method_ == "all" else model.sparsity_
+    resample: LinearModel = clone(model).set_params(
+        sparsity=sparsity, C=model.C_, secure=False, verbose=False
+    )
+    if choose_again is not None:
+        check_bool("choose_again", choose_again)
+    tried = _tried(model)
+    if choose_again and not tried:
+        raise ValueError(
+            "choose_again is True, and the fit chose nothing; expected a model with sparsity='cv' "
+            "or C='cv', or None"
+        )
+    if tried and choose_again is not False:
+        resample.set_params(**dict.fromkeys(tried, "cv"), folds=model.cv_.folds)
+        resample.sparsities = tried.get("sparsity")
     resample.n_features_in_ = model.n_features_in_
     if hasattr(model, "feature_names_in_"):
         resample.feature_names_in_ = model.feature_names_in_
@@ -251,38 +361,57 @@ def _resampling_model(model: LinearModel) -> LinearModel:
     return resample
 
 
-def _coefficients_of_drawn_clients(
-    model: LinearModel, clients: FitClients, counts: IndexArray, report: Report
-) -> Array:
-    """Return the coefficients for clients that were drawn, shape (n_outputs, n_features)."""
-    drawn = ResampledClients(clients, counts)
-    resample = _resampling_model(model).set_params(secure=False)
-    if model.cohort_size is not None:
-        resample.cohort_size = min(model.cohort_size, len(drawn.drawn))
-    if model.sparsity == "all":
-        resample.sparsity = "all"
-    seed = int(as_random_state(model.random_state).randint(2**31 - 1))
-    settings = replace(settings_of(resample, drawn), coefficients_only=True)
-    with errors_in_words(model, settings):
-        fitted = fit_model(Session(drawn, settings, seed, None, report), [model.sparsity_])
-    return fitted.table.reshape(len(fitted.table), -1)[1:].T.copy()
+def _tried(model: LinearModel) -> dict[str, list[Any]]:
+    """Return what a fit has chosen from, for each parameter of which it tried several values."""
+    table = model.cv_.table if hasattr(model, "cv_") else {}
+    tried = {name: np.unique(table[name]).tolist() for name in ("sparsity", "C") if name in table}
+    return {name: values for name, values in tried.items() if len(values) > 1}
 
 
-def _coefficients_of_resample(model: LinearModel, data: TrainingData, counts: Array) -> Array:
-    """Return the coefficients for rows that were drawn, shape (n_outputs, n_features)."""
-    resample = _resampling_model(model).set_params(min_rows=1, verbose=False)
-    with suppress_advice():  # the fit has given it
+def _is_choice(model: LinearModel) -> bool:
+    """Return whether a fit of the model chooses its sparsity, or C."""
+    return "cv" in (model.sparsity, model.C)
+
+
+def _fewest_clients(model: LinearModel) -> int:
+    """Return how many different clients a resample has at least: folds of groups need two."""
+    return 2 if _is_choice(model) and model.folds == "groups" else 1
+
+
+def _fit_to_drawn_clients(
+    model: LinearModel, clients: FitClients, draw: Draw, report: Report = report_nothing
+) -> Refit:
+    """Fit to clients that were drawn; coefficients have the shape (n_outputs, n_features)."""
+    drawn = ResampledClients(clients, draw.counts)
+    settings = replace(settings_of(model, drawn), coefficients_only=True)
+    with errors_in_words(model, settings), collect_warnings() as messages:
+        session = Session(drawn, settings, draw.seed, None, report)
+        fitted = fit_model(session, grid_of(model, settings, settings.n_rows))
+    coef = fitted.table.reshape(len(fitted.table), -1)[1:].T.copy()
+    return Refit(coef, messages)
+
+
+def _fit_to_drawn_rows(model: LinearModel, data: TrainingData, draw: Draw) -> Refit:
+    """Fit to rows that were drawn; coefficients have the shape (n_outputs, n_features)."""
+    resample = copy(model).set_params(min_rows=1, random_state=draw.seed)
+    counted = data.counted * draw.counts
+    weights = data.weights * draw.counts
+    with collect_warnings() as messages:
         # Its columns are those of this fit, which `fit` would forget.
-        counted = data.counted * counts
-        fit_rows(resample, data.X, data.y, data.groups, data.weights * counts, counted)
-    return np.atleast_2d(resample.coef_)
+        fit_rows(resample, data.X, data.y, data.groups, weights, counted)
+    return Refit(np.atleast_2d(resample.coef_), messages)
 
 
 # Draws.
 
 
 def draw_counts(
-    y: Array, codes: IndexArray, resampling: str, classes: Array | None, rng: np.random.RandomState
+    y: Array,
+    codes: IndexArray,
+    resampling: str,
+    classes: Array | None,
+    rng: np.random.RandomState,
+    least: int = 1,
 ) -> Array:
     """Return how often each row is drawn, with its group or alone, shape (n_rows,).
 
@@ -298,6 +427,8 @@ def draw_counts(
         The labels of a classifier.
     rng : numpy.random.RandomState
         The generator of the draws.
+    least : int, default 1
+        How many different groups are drawn at least.
 
     Raises
     ------
@@ -310,7 +441,7 @@ def draw_counts(
         counts = np.zeros(len(codes))
         times_drawn: Any
         if resampling == "groups":
-            times_drawn = draw_multiplicities(len(groups), rng)
+            times_drawn = draw_multiplicities(len(groups), rng, least)
         else:
             times_drawn = [draw_multiplicities(len(rows), rng) for rows in groups]
         for rows, times in zip(groups, times_drawn, strict=True):
@@ -323,9 +454,15 @@ def draw_counts(
     )
 
 
-def draw_multiplicities(size: int, rng: np.random.RandomState) -> IndexArray:
-    """Return how often each of `size` things is drawn in `size` draws with replacement."""
-    return np.asarray(rng.multinomial(size, np.full(size, 1 / size)))
+def draw_multiplicities(size: int, rng: np.random.RandomState, least: int = 1) -> IndexArray:
+    """Return how often each of `size` things is drawn, at least `least` of them, in `size` draws.
+
+    They are drawn with replacement, and all again if fewer are different.
+    """
+    counts = np.zeros(size, np.intp)
+    while np.count_nonzero(counts) < least:
+        counts = rng.multinomial(size, np.full(size, 1 / size))
+    return np.asarray(counts)
 
 
 def run_with_bar(tasks: list[Any], n_jobs: int | None, verbose: bool | str) -> list[Any]:

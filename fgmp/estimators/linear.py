@@ -225,9 +225,9 @@ class SparseLinear(LinearModel):
         Model-based errors are those of least squares, with the residual variance over n - k, or of
         maximum likelihood. Those of counts are quasi-Poisson: times the root of the dispersion,
         Pearson's chi-squared over n - k, which makes them smaller below 1, as in R and with
-        ``scale="X2"`` of statsmodels. With a finite C, A is the Hessian H of the mean loss and the ridge, and
-        the covariance A^-1 H A^-1 / n is that of a ridge estimate about its own mean. The sandwich
-        is A^-1 M A^-1, with M the sum of the outer products of the gradients of the groups, times
+        ``scale="X2"`` of statsmodels. With a finite C, A is the Hessian H of the mean loss and the
+        ridge, and the covariance A^-1 H A^-1 / n is that of a ridge estimate about its own mean.
+        The sandwich is A^-1 M A^-1, with M the sum of the outer products of the gradients of the groups, times
         G/(G-1) (n-1)/(n-k), the finite-sample correction of statsmodels and Stata. Under masks
         there is none with fewer than four groups, because the sum would tell one of them the
         gradients of the others. With an intercept for each group k counts these, as a column for
@@ -261,16 +261,18 @@ class SparseLinear(LinearModel):
         n_resamples: int = 200,
         over: str = "groups",
         *,
+        choose_again: bool | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> Bootstrap:
         """Fit the model to resamples of its rows, to see which features are selected again.
 
-        The sparsity is the one of the fit, and every resample starts afresh from the model without
-        features. A group that is drawn twice counts twice as much, and stays one client. The data
-        are those that `fit` was called with, to which the estimator keeps a reference: a pickle, or
-        a copy, holds nothing of them. After a fit over a network `fgmp.flower.bootstrap_over` draws
-        whole clients, and needs no rows. On a
+        Every resample starts afresh from the model without features, and after ``sparsity="cv"``,
+        or ``C="cv"``, chooses that again. (A group that is drawn holds out the rows that it held
+        out in the fit, so that no other sums of its rows leave it.) A group that is drawn twice
+        counts twice as much, and stays one client. The data are those that `fit` was called with, to which
+        the estimator keeps a reference: a pickle, or a copy, holds nothing of them. After a fit
+        over a network `fgmp.flower.bootstrap_over` draws whole clients, and needs no rows. On a
         terminal a bar shows the progress from two seconds on.
 
         Parameters
@@ -280,8 +282,13 @@ class SparseLinear(LinearModel):
         over : {"groups", "rows"}
             What is drawn with replacement: whole groups, of which there are at least two, or rows
             within each group.
+        choose_again : bool, optional
+            Whether each resample chooses again among the sparsities, and C, that the fit chose
+            from, with its `folds`. By default it does if the fit chose any. False keeps what the
+            fit has chosen, which is faster and blind to how sure that is: shares of 1 may then only
+            say that all features fit into the sparsity.
         random_state : int, RandomState or None
-            Seed of the draws.
+            Seed of the draws and of the fits; by default that of the model.
         n_jobs : int, optional
             Number of processes, as in joblib; -1 is one for each processor. By default there is one
             process. The result does not depend on it.
@@ -291,6 +298,11 @@ class SparseLinear(LinearModel):
         Bootstrap
             The coefficients of all resamples.
 
+        Warns
+        -----
+        ConvergenceWarning
+            Once, of how many resamples warn of something.
+
         Raises
         ------
         ValueError
@@ -298,7 +310,7 @@ class SparseLinear(LinearModel):
             again.
         """
         check_is_fitted(self)
-        return bootstrap_rows(self, n_resamples, over, random_state, n_jobs)
+        return bootstrap_rows(self, n_resamples, over, choose_again, random_state, n_jobs)
 
     def report(self) -> FitReport:
         """Return what left each group: in which form, when, how many bytes, how protected.

@@ -544,7 +544,10 @@ def cross_validate(
     holds_out = np.ones(len(info.rows), bool)
     client_folds: tuple[int, ...] = ()
     if settings.folds == "groups":
-        client_folds = deal_clients(len(info.rows), len(folds), session.seed)
+        # By the ids of clients, of which a resample lacks some.
+        of_ids = np.full(max(info.client_ids) + 1, -1)
+        of_ids[list(info.client_ids)] = deal_clients(len(info.rows), len(folds), session.seed)
+        client_folds = tuple(of_ids.tolist())
     else:
         holds_out = _folds_by_client(session) > 0
     weights = info.weights[holds_out]

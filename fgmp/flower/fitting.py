@@ -349,6 +349,7 @@ def bootstrap_over(
     n_clients: int,
     n_resamples: int = 100,
     *,
+    choose_again: bool | None = None,
     random_state: Any = None,
     sparse: bool = False,
     report: Callable[[str], object] = print,
@@ -369,8 +370,9 @@ def bootstrap_over(
         As in `fit_over`.
     n_resamples : int, default 100
         Number of resamples.
-    random_state : int, RandomState or None
-        Seed of the draws.
+    choose_again, random_state
+        As in `FedGradMPRegressor.bootstrap`. A choice takes the messages of its folds, too, in each
+        resample.
 
     Returns
     -------
@@ -408,16 +410,11 @@ def bootstrap_over(
     names = [str(name) for name in model.feature_names_in_]
     labels = model.classes_.tolist() if hasattr(model, "classes_") else None
     sites = _sites_of(model, grid, n_clients, names, labels, sparse, report, options)
-    n_done = 0
-
-    def report_rounds(words: str, run: Run, unit: float) -> None:
-        nonlocal n_done
-        n_done += run.progress.round == 0
-        sites.report_round(f"resample {n_done} of {n_resamples}", run, unit)
-
     if hasattr(model, "encoding_"):
         sites = sites.encoded(model.encoding_)
-    return bootstrap_clients(model, sites, n_resamples, random_state, report_rounds)
+    return bootstrap_clients(
+        model, sites, n_resamples, choose_again, random_state, sites.report_round
+    )
 
 
 def performance_over(

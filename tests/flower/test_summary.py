@@ -1,5 +1,7 @@
 """Standard errors over Flower: the bits of one process, from sums at clients on other machines."""
 
+import json
+
 import numpy as np
 import pytest
 from in_process_grid import grid_of_tables
@@ -11,6 +13,7 @@ from fgmp.flower import bootstrap_over, fit_over
 pytestmark = pytest.mark.filterwarnings("ignore:the rounds ran out", "ignore::fgmp.AdviceWarning")
 CANCER = load_breast_cancer(return_X_y=True)
 IRIS = load_iris(return_X_y=True)
+CHOICE = {"rounds": 2, "sparsities": [1, 4], "n_folds": 2, "random_state": 0}
 CASES = {
     "logistic": (fgmp.FedGradMPClassifier(4), *CANCER),
     "softmax": (fgmp.FedGradMPClassifier(2), *IRIS),
@@ -65,8 +68,10 @@ def test_a_summary_over_flower_has_the_bits_of_one_process(case):
             *CANCER,
         ),
         (fgmp.FedGradMPRegressor("all"), *CANCER),
+        (fgmp.FedGradMPRegressor("cv", folds="rows", **CHOICE), *CANCER),
+        (fgmp.FedGradMPRegressor("cv", folds="groups", **CHOICE), *CANCER),
     ],
-    ids=["logistic", "softmax", "own intercepts", "all"],
+    ids=["logistic", "softmax", "own intercepts", "all", "folds of rows", "folds of groups"],
 )
 def test_a_bootstrap_over_flower_has_the_bits_of_one_process(estimator, X, y):
     """Whole clients are drawn by the server: the same draws, the same weights, the same sums."""
@@ -80,6 +85,18 @@ def test_a_bootstrap_over_flower_has_the_bits_of_one_process(estimator, X, y):
     assert ours.names[:2] == ("x0", "x1")
     if estimator.sparsity != "all":
         assert any(line.startswith("resample 3 of 3, round 1: loss") for line in lines)
+
+
+def test_rows_that_resamples_hold_out_are_those_of_the_fit():
+    """Sums over other rows of a client in each resample would be equations for single rows."""
+    X, y = CANCER
+    model, _ = fitted(fgmp.FedGradMPRegressor("cv", folds="rows", **CHOICE), X, y, n_groups=4)
+    grid = grid_of_tables(X, y, np.random.default_rng(0).permutation(len(y)) % 4)
+    bootstrap_over(model, grid, 4, 2, random_state=5, report=lambda line: None)
+    settings = [json.loads(asked["settings"]) for _, asked in grid.questions if "settings" in asked]
+    folds = {tuple(each["fold"]) for each in settings if each["fold"] is not None}
+    seed = int(np.random.RandomState(0).randint(2**31 - 1))
+    assert folds == {(number, 2, seed, 5) for number in range(2)}
 
 
 def test_a_client_that_is_not_drawn_is_asked_for_nothing():
