@@ -542,3 +542,68 @@ def test_column_that_is_called_as_the_intercept_does_not_share_its_name():
     X = X.rename(columns={X.columns[0]: "(intercept)"})
     frame = fgmp.FedGradMPRegressor("all").fit(X, y, groups).summary().to_frame()
     assert frame.index.tolist() == ["((intercept))", *X.columns]
+
+
+# Beside a ridge, the refit without one.
+
+REFITS = {
+    "two classes": (fgmp.FedGradMPClassifier, {}),
+    "three classes": (fgmp.FedGradMPClassifier, {}),
+    "masks": (fgmp.FedGradMPClassifier, {"secure": True}),
+    "own intercepts": (fgmp.FedGradMPClassifier, {"fit_intercept": "per_group"}),
+    "counts": (fgmp.FedGradMPRegressor, {"loss": "poisson", "C": 0.01}),
+    "numbers": (fgmp.FedGradMPRegressor, {"C": 0.01}),
+}
+
+
+@pytest.mark.parametrize("case", REFITS)
+def test_unshrunken_refit_is_a_fit_of_the_same_features_without_a_ridge(case):
+    """Coefficients, errors and intervals, as `always_include` and C=np.inf give them."""
+    make, options = REFITS[case]
+    X, y, groups, weights = weighted_table(case if case in REFITS else "two classes")
+    if case in ("masks", "own intercepts"):
+        y = (y > 0).astype(int)
+    model = make(2, **options).fit(X, y, groups, sample_weight=weights)
+    found = model.summary(unshrunken=True)
+    alone = make(0, **(options | {"C": np.inf}), always_include=model.support_.tolist())
+    expected = alone.fit(X, y, groups, sample_weight=weights).summary().columns
+    names = [name for name in expected if name not in ("feature", "class")]
+    shown = {name: found.columns[name + "_unshrunken"] for name in names}
+    scales = np.abs(expected["standard_error"])
+    assert "lower" in shown and len(shown) >= 8
+    for name, column in shown.items():
+        difference = np.abs(column - expected[name]) / (scales if "ratio" not in name else column)
+        assert np.nanmax(difference) < 1e-6, name
+    plain = model.summary()
+    assert np.abs(found.columns["coefficient_unshrunken"] - plain.columns["coefficient"]).max() > 0
+    for name, column in plain.columns.items():
+        assert found.columns[name].tolist() == pytest.approx(column.tolist(), abs=0, nan_ok=True)
+    heading = repr(found).splitlines()[2]
+    assert heading.index("high") < heading.index("C=inf") < heading.index(" se ")
+    assert "C=inf" not in repr(plain)
+
+
+def test_unshrunken_refit_has_the_errors_of_maximum_likelihood():
+    """Of a logit of the pooled table, beside a ridge that weighs as much as one row."""
+    X, y, groups = table_in_several_units(2)
+    model = fgmp.FedGradMPClassifier(4).fit(X, y, groups)
+    columns, factors = scaled(X, model)
+    plain = sm.Logit(y, columns).fit(disp=0, method="newton")
+    frame = model.summary(unshrunken=True).to_frame()
+    np.testing.assert_allclose(frame["coefficient_unshrunken"], plain.params * factors, rtol=1e-6)
+    np.testing.assert_allclose(frame["standard_error_unshrunken"], plain.bse * factors, rtol=1e-6)
+
+
+def test_refit_that_does_not_exist_or_changes_nothing_is_said():
+    """Of separated classes, of a model without a ridge, and of one whose rows are elsewhere."""
+    X, groups = np.linspace(-1, 1, 40)[:, None], np.arange(40) % 4
+    separated = fgmp.FedGradMPClassifier(1).fit(X, X[:, 0] > 0, groups)
+    summary = separated.summary(unshrunken=True)
+    assert summary.notes[-1].startswith("C=inf: does not exist.")
+    assert summary.columns.keys() == separated.summary().columns.keys()
+    free = fgmp.FedGradMPRegressor(1).fit(X, X[:, 0] ** 3, groups)
+    assert "C is np.inf: the coefficients are not shrunken." in free.summary(unshrunken=True).notes
+    with pytest.raises(ValueError, match="the model has no rows.*sparsity=0, always_include="):
+        model_from_json(separated.to_json()).summary(unshrunken=True)
+    with pytest.raises(TypeError, match="unshrunken"):
+        separated.summary(unshrunken=1.5)

@@ -16,6 +16,13 @@ from .parameters import FitParameters
 from .selection_path import SparsityPath
 from .session import Sent
 
+# How the features were selected, and why so, by `method_` of an estimator.
+SELECTED_BY = {
+    "fedgradmp": "FedGradMP: each client selects, and the server averages",
+    "shared": "SharedSupportGradMP: clients see too little, and their gradients are added up first",
+    "all": "nothing: all features are in the model",
+}
+
 
 class TrainingData(NamedTuple):
     """What `fit` was called with, for the bootstrap.

@@ -12,9 +12,10 @@ All stages see sums over the clients only, whether these are in this process or 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._support.warnings import warn_user
@@ -128,6 +129,25 @@ def _fit_few_features(session: Session, grid: Sequence[int]) -> FittedModel:
         covariance=covariance,
         unusual=unusual,
     )
+
+
+def refit_without_ridge(session: Session, columns: Array) -> Covariance | None:
+    """Return the minimiser on some columns without a ridge, with its covariance, as a fit has it.
+
+    Raises
+    ------
+    Separated
+        If there is none.
+    """
+    settings = session.settings
+    stats = standardization_stats(session, session.clients.transport())
+    clients = StandardizedClients(session.clients, stats.standardization)
+    model = all_features(clients)
+    atoms = np.append(np.arange(settings.n_intercepts), settings.n_intercepts + columns)
+    stays = np.isin(model.support // settings.n_outputs, atoms)
+    model = replace(model, support=model.support[stays], values=model.values[stays])
+    refitted = refit_model(session, clients, model, {}, ridge=0.0, polish=True)
+    return coefficient_covariance(session, clients, refitted.model, stats, ridge=0.0)
 
 
 class _Choice(NamedTuple):

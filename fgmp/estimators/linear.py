@@ -197,7 +197,7 @@ class SparseLinear(LinearModel):
 
     # How sure: standard errors, and the bootstrap.
 
-    def summary(self, level: float = 0.95) -> Summary:
+    def summary(self, level: float = 0.95, *, unshrunken: bool = False) -> Summary:
         """Return coefficients with standard errors and intervals, given the chosen features.
 
         The errors are model-based, and site-robust: a cluster sandwich with the groups as clusters.
@@ -208,6 +208,11 @@ class SparseLinear(LinearModel):
         ----------
         level : float, default 0.95
             The coverage of the intervals, above 0 and at most 1.
+        unshrunken : bool, default False
+            Whether a refit of the same features without a ridge (``C=np.inf``) stands beside a
+            model that has one: a ridge shrinks what the intervals are about. It asks the groups
+            again, as `bootstrap` does, with the rows that `fit` was called with. Where features
+            separate the classes it does not exist, and a note says so.
 
         Returns
         -------
@@ -218,7 +223,7 @@ class SparseLinear(LinearModel):
         ------
         ValueError
             If the fit had no minimiser (``polish=False``), was private, or has more than 1,000
-            coefficients.
+            coefficients. With `unshrunken`, if it was over a network, or the model is a copy.
 
         Notes
         -----
@@ -254,7 +259,7 @@ class SparseLinear(LinearModel):
         True
         """
         check_is_fitted(self)
-        return summarize(self, level)
+        return summarize(self, level, unshrunken)
 
     def bootstrap(
         self,

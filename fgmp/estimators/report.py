@@ -12,9 +12,8 @@ from ..method import Method
 from ..shared_support.method import SharedSupportGradMP
 from ..shared_support.newton import NewtonOnSupport
 from .client_sums import ClientSums
-from .fitted import LinearModel, words_on_columns
+from .fitted import SELECTED_BY, LinearModel, words_on_columns
 from .session import LoggedRun, Sent
-from .summary import SELECTED_BY
 
 # What a client sends for a method that trains a model. Sums say it themselves: `ClientSums.form`.
 _FORMS: dict[type[Method], str] = {

@@ -13,10 +13,15 @@ from sklearn.base import is_classifier
 
 from .._support.displays import frame_of, html_table_with_notes, text_table
 from .._support.ties import with_exact_ties
-from .._support.validation import check_number
+from .._support.validation import check_bool, check_number
+from ..shared_support.newton import Separated
 from ..sparse_model import Array
+from .bootstrap import check_training_data, clients_of
 from .covariance import MAX_COEFFICIENTS, Covariance
-from .fitted import LinearModel, names_of_features, words_on_columns
+from .defaults import aggregator_of, settings_of
+from .fitted import SELECTED_BY, LinearModel, names_of_features, words_on_columns
+from .fitting import refit_without_ridge
+from .session import Session, report_nothing
 
 # With fewer clusters a cluster sandwich is on average too small by more than a little (Cameron and
 # Miller, A Practitioner's Guide to Cluster-Robust Inference, 2015, section VI).
@@ -32,12 +37,6 @@ _ROUNDING_OF_ROWS = 1e-10
 # The rounding of the sum itself, of weights in single precision.
 _ROUNDING_OF_SUM = 1e-5
 _WIDTH = 100
-# How the features were selected, and why so, by `method_` of an estimator.
-SELECTED_BY = {
-    "fedgradmp": "FedGradMP: each client selects, and the server averages",
-    "shared": "SharedSupportGradMP: clients see too little, and their gradients are added up first",
-    "all": "nothing: all features are in the model",
-}
 
 _HEADINGS = {
     "feature": "feature",
@@ -54,6 +53,8 @@ _HEADINGS = {
 }
 _BOUNDS = {"lower": "low", "upper": "high"}
 _BY_GROUP = {"": "", "_by_group": " (groups)"}
+# What the names of the columns of the refit without a ridge end with.
+UNSHRUNKEN = "_unshrunken"
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +73,8 @@ class Summary:
         too: ``odds_ratio_lower``, ``odds_ratio_upper_by_group`` and so on. If there are columns of
         zeros and ones, ``rows``, how many rows have a one (by their weights), nan for other
         columns; and ``few_rows``, whether these, or those with a zero, are fewer than 5, or than
-        `min_rows`. The table that is printed marks them.
+        `min_rows`. The table that is printed marks them. With ``summary(unshrunken=True)`` also
+        ``coefficient_unshrunken`` and all that is made of it, by the refit without a ridge.
     title : str
         The model, and of how many rows and groups it is.
     notes : tuple of str
@@ -119,10 +121,12 @@ class Summary:
         ratio = next((name for name in ("odds_ratio", "rate_ratio") if name in self.columns), "")
         main = ratio or "coefficient"
         headings = {name: _HEADINGS[name] for name in ("feature", "class", main)}
-        for ending, words in _BY_GROUP.items():
-            for bound, heading in _BOUNDS.items():
-                name = f"{ratio}_{bound}{ending}" if ratio else f"{bound}{ending}"
-                headings[name] = heading + words
+        for refit in ("", UNSHRUNKEN):
+            headings |= {main + refit: headings[main] if not refit else "C=inf"}
+            for ending, words in _BY_GROUP.items():
+                for bound, heading in _BOUNDS.items():
+                    name = f"{ratio}_{bound}{ending}" if ratio else f"{bound}{ending}"
+                    headings[name + refit] = heading + words
         headings |= _HEADINGS
         if ratio:
             del headings["per_deviation"]  # its exponential says the same
@@ -130,7 +134,7 @@ class Summary:
             name: self.columns[name]
             for name in headings
             if name in self.columns
-            and not (name.endswith("by_group") and np.isnan(self.columns[name]).all())
+            and not ("by_group" in name and np.isnan(self.columns[name]).all())
         }
         cells = {name: [_cell(value) for value in column] for name, column in shown.items()}
         if "rows" in cells:
@@ -148,32 +152,48 @@ def _cell(value: object) -> str:
     return str(value)
 
 
-def summarize(model: LinearModel, level: float) -> Summary:
+def summarize(model: LinearModel, level: float, unshrunken: bool) -> Summary:
     """Return the summary of a fitted estimator.
 
     Parameters
     ----------
     model : FedGradMPRegressor or FedGradMPClassifier
         Fitted.
-    level : float
-        The coverage of the intervals.
+    level, unshrunken
+        As in `FedGradMPRegressor.summary`.
 
     Raises
     ------
     ValueError
-        If the model has no covariance, with the reason.
+        If the model has no covariance, with the reason, or no rows for the refit.
     """
     level = check_number("level", level, above=0, at_most=1)
+    check_bool("unshrunken", unshrunken)
     covariance = getattr(model, "covariance_", None)
     if covariance is None:
         raise ValueError(_why_no_covariance(model))
 
-    deviations = np.append(covariance.deviations, np.nan)  # the intercept is the column -1
-    per_deviation = covariance.values * deviations[covariance.columns]
     columns: dict[str, Array] = {"feature": _feature_names(model, covariance)}
     if is_classifier(model) and len(model.classes_) > 2:
         columns["class"] = np.asarray(model.classes_)[covariance.outputs]
-    columns["coefficient"] = covariance.values
+    columns |= _of_coefficients(model, covariance, level)
+    notes = list(_notes(model, covariance, level))
+    if unshrunken:
+        refit = _refit_without_ridge(model) if covariance.is_ridge else None
+        notes.append(_note_on_refit(covariance, refit))
+        if refit is not None:
+            added = _of_coefficients(model, refit, level)
+            columns |= {name + UNSHRUNKEN: column for name, column in added.items()}
+    columns |= _rows_behind(covariance, _fewest_rows(model))
+    notes += _notes_on_rows(model, columns)
+    return Summary(columns, _title(model, covariance), tuple(notes), level)
+
+
+def _of_coefficients(model: LinearModel, covariance: Covariance, level: float) -> dict[str, Array]:
+    """Return coefficients, ratios, errors and intervals."""
+    deviations = np.append(covariance.deviations, np.nan)  # the intercept is the column -1
+    per_deviation = covariance.values * deviations[covariance.columns]
+    columns = {"coefficient": covariance.values}
     columns["per_deviation"] = per_deviation
     ratio = _name_of_ratio(model)
     if ratio:
@@ -188,9 +208,36 @@ def summarize(model: LinearModel, level: float) -> Summary:
     columns |= _errors(covariance, covariance.by_group, covariance.n_groups - 1, level, "_by_group")
     if ratio:
         columns |= _intervals_of_ratio(ratio, columns, covariance.columns >= 0)
-    columns |= _rows_behind(covariance, _fewest_rows(model))
-    notes = (*_notes(model, covariance, level), *_notes_on_rows(model, columns))
-    return Summary(columns, _title(model, covariance), notes, level)
+    return columns
+
+
+def _refit_without_ridge(model: LinearModel) -> Covariance | None:
+    """Return the refit of the features of a model without a ridge; None if it does not exist."""
+    check_training_data(
+        model,
+        "Over a network fit the same features again: sparsity=0, always_include=[...], C=np.inf",
+    )
+    clients = clients_of(model, model._training_data)
+    settings = settings_of(model, clients)
+    session = Session(clients, settings, 0, aggregator_of(model), report_nothing)
+    try:
+        return refit_without_ridge(session, model.support_)
+    except Separated:
+        return None
+
+
+def _note_on_refit(covariance: Covariance, refit: Covariance | None) -> str:
+    """Return what the refit without a ridge is, or why there is none."""
+    if not covariance.is_ridge:
+        return "C is np.inf: the coefficients are not shrunken."
+    if refit is not None:
+        return (
+            "C=inf: the same features without a ridge, with intervals about what is not shrunken."
+        )
+    return (
+        "C=inf: does not exist. The features separate classes, or rows without events, so that "
+        "coefficients without a ridge have no bound."
+    )
 
 
 def _fewest_rows(model: LinearModel) -> int:
@@ -361,7 +408,8 @@ def _notes(model: LinearModel, covariance: Covariance, level: float) -> tuple[st
     if covariance.is_ridge:
         notes.append(
             f"The coefficients are ridge estimates (C={model.C_:g}), shrunken towards zero; the "
-            "intervals are about the shrunken values. C=np.inf is maximum likelihood."
+            "intervals are about the shrunken values. summary(unshrunken=True) has those of "
+            "C=np.inf beside them, where the rows are."
         )
     notes += _notes_on_intervals(model, covariance, level)
     if _name_of_ratio(model) == "rate_ratio" and covariance.dispersion == 1:
