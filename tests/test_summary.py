@@ -605,5 +605,5 @@ def test_refit_that_does_not_exist_or_changes_nothing_is_said():
     assert "C is np.inf: the coefficients are not shrunken." in free.summary(unshrunken=True).notes
     with pytest.raises(ValueError, match="the model has no rows.*sparsity=0, always_include="):
         model_from_json(separated.to_json()).summary(unshrunken=True)
-    with pytest.raises(TypeError, match="unshrunken"):
+    with pytest.raises(ValueError, match="unshrunken is 1.5"):
         separated.summary(unshrunken=1.5)

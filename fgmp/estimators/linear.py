@@ -232,11 +232,11 @@ class SparseLinear(LinearModel):
         Pearson's chi-squared over n - k, which makes them smaller below 1, as in R and with
         ``scale="X2"`` of statsmodels. With a finite C, A is the Hessian H of the mean loss and the
         ridge, and the covariance A^-1 H A^-1 / n is that of a ridge estimate about its own mean.
-        The sandwich is A^-1 M A^-1, with M the sum of the outer products of the gradients of the groups, times
-        G/(G-1) (n-1)/(n-k), the finite-sample correction of statsmodels and Stata. Under masks
-        there is none with fewer than four groups, because the sum would tell one of them the
-        gradients of the others. With an intercept for each group k counts these, as a column for
-        each group would.
+        The sandwich is A^-1 M A^-1, with M the sum of the outer products of the gradients of the
+        groups, times G/(G-1) (n-1)/(n-k), the finite-sample correction of statsmodels and Stata.
+        Under masks there is none with fewer than four groups, because the sum would tell one of
+        them the gradients of the others. With an intercept for each group k counts these, as a
+        column for each group would.
 
         Weights that are whole numbers are numbers of rows, as `freq_weights` of statsmodels: a row
         of weight 2 counts as two rows, in n too. Any others are relative, as the weights of its
@@ -275,10 +275,10 @@ class SparseLinear(LinearModel):
         Every resample starts afresh from the model without features, and after ``sparsity="cv"``,
         or ``C="cv"``, chooses that again. (A group that is drawn holds out the rows that it held
         out in the fit, so that no other sums of its rows leave it.) A group that is drawn twice
-        counts twice as much, and stays one client. The data are those that `fit` was called with, to which
-        the estimator keeps a reference: a pickle, or a copy, holds nothing of them. After a fit
-        over a network `fgmp.flower.bootstrap_over` draws whole clients, and needs no rows. On a
-        terminal a bar shows the progress from two seconds on.
+        counts twice as much, and stays one client. The data are those that `fit` was called with,
+        to which the estimator keeps a reference: a pickle, or a copy, holds nothing of them. After
+        a fit over a network `fgmp.flower.bootstrap_over` draws whole clients, and needs no rows. On
+        a terminal a bar shows the progress from two seconds on.
 
         Parameters
         ----------
