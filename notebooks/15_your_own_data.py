@@ -38,7 +38,7 @@
 # %% tags=["parameters"]
 sparsity = "cv"  # features of the model: a number, or "cv", by which the hospitals choose it
 given = 5  # features of the model whose number is given
-n_resamples = 100  # resamples in the bootstrap
+n_resamples = 50  # resamples in the bootstrap
 masked = 3  # features of the model whose sums are sent under masks
 seed = 0  # of folds and resamples
 
@@ -170,9 +170,9 @@ print(f"coefficients without the ridge over those with it: {ratio.min():.3f} to 
 # The ridge does little here: without it the same columns are selected, and no coefficient changes by more than a
 # fifth. With few rows, or nearly identical columns, it does more, and decides which are selected.
 #
-# To test the selection, we draw patients with replacement within each hospital, refit with the same number of
-# features, and see which are selected again. (Over a network `fgmp.flower.bootstrap_over` draws whole hospitals, of
-# which there are too few here.)
+# To test the selection, we draw patients with replacement within each hospital, choose the number of features and fit
+# again, and see which are selected. (Over a network `fgmp.flower.bootstrap_over` draws whole hospitals, of which there
+# are too few here.)
 
 # %%
 bootstrap = model.bootstrap(n_resamples, over="rows", random_state=seed)
