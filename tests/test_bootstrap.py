@@ -150,11 +150,15 @@ def test_warnings_of_resamples_are_counted_and_said_once_at_the_line_of_the_user
 
 @pytest.mark.filterwarnings("ignore:sparsity='cv' has chosen 3, the largest")
 def test_resample_of_folds_of_groups_has_two_of_them_at_least():
-    """Of two groups one alone is drawn half of the time; it leaves nothing to choose with."""
+    """Of three groups one alone is drawn in a ninth of draws, and leaves nothing to choose with."""
     X, y, _ = regression_table()
     model = fgmp.FedGradMPRegressor("cv", folds="groups", sparsities=[1, 3], random_state=0)
-    found = model.fit(X, y, np.arange(len(y)) % 2).bootstrap(8)
-    assert np.isfinite(found.coef).all() and found.n_drawn == 2
+    found = model.fit(X, y, np.arange(len(y)) % 3).bootstrap(20)
+    assert np.isfinite(found.coef).all() and found.n_drawn == 3
+    model.fit(X, y, np.arange(len(y)) % 2)
+    assert model.bootstrap(2, choose_again=False).n_drawn == 2
+    with pytest.raises(ValueError, match="chose by folds of groups, and there are 2; expected"):
+        model.bootstrap(2)
 
 
 @pytest.mark.filterwarnings("ignore:no feature is in the model")

@@ -194,7 +194,7 @@ def bootstrap_rows(
     data = model._training_data
     classes = getattr(model, "classes_", None)
     y = np.asarray(data.y)
-    least = _fewest_clients(resample) if over == "groups" else 1
+    least = _fewest_clients(resample, len(model.groups_)) if over == "groups" else 1
 
     def draw(rng: np.random.RandomState) -> Array:
         return draw_counts(y, data.codes, over, classes, rng, least)
@@ -241,7 +241,7 @@ def bootstrap_clients(
     n_clients = len(clients.info.rows)
     check_integer("n_clients", n_clients, at_least=2, why="of a bootstrap over clients")
     resample = _model_of_resamples(model, choose_again)
-    least = _fewest_clients(resample)
+    least = _fewest_clients(resample, n_clients)
 
     def draw(rng: np.random.RandomState) -> Array:
         return draw_multiplicities(n_clients, rng, least)
@@ -373,9 +373,16 @@ def _is_choice(model: LinearModel) -> bool:
     return "cv" in (model.sparsity, model.C)
 
 
-def _fewest_clients(model: LinearModel) -> int:
+def _fewest_clients(model: LinearModel, n_clients: int) -> int:
     """Return how many different clients a resample has at least: folds of groups need two."""
-    return 2 if _is_choice(model) and model.folds == "groups" else 1
+    if not _is_choice(model) or model.folds != "groups":
+        return 1
+    if n_clients < 3:
+        raise ValueError(
+            f"the fit chose by folds of groups, and there are {n_clients}; expected three or more, "
+            "of which resamples differ, choose_again=False, or over='rows'"
+        )
+    return 2
 
 
 def _fit_to_drawn_clients(
