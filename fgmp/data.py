@@ -564,7 +564,7 @@ class Federation:
     def client_objectives(self, x: Array | SparseModel, indices: IndexArray | None = None) -> Array:
         """Return f_i(x) of the clients with some indices, or of all of them."""
         is_part = indices is not None and len(indices) < self.n_clients
-        if is_part or self.loss.ties_rows:
+        if is_part or self.loss.has_coupled_rows:
             chosen = np.arange(self.n_clients) if indices is None else indices
             return np.array([self.clients[index].objective(x) for index in chosen])
 
@@ -584,10 +584,10 @@ class Federation:
             raise ValueError(
                 "features are streamed, or centred apart; expected them stored, and centred alike"
             )
-        if self.loss.ties_rows:
+        if self.loss.has_coupled_rows:
             raise ValueError(
-                f"the loss {self.loss} ties the rows of a client together; expected one whose rows "
-                "stand alone, so that rows of several clients can be one client's"
+                f"the loss {self.loss} couples the rows of a client; expected one whose rows stand "
+                "alone, so that rows of several clients can be one client's"
             )
         features = self.features
         targets = self.targets

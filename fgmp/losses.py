@@ -27,7 +27,7 @@ from ._support.validation import (
     validate_integer_field,
     validate_number_field,
 )
-from .sparse_model import Array, IndexArray
+from .sparse_model import Array
 
 
 class Expansion(NamedTuple):
@@ -40,13 +40,14 @@ class Expansion(NamedTuple):
     curvature : callable
         Take a direction of each row and return l'' times it, both of the shape of the predictions.
     coupling : ndarray or None
-        As `Loss.coupling`.
+        F, of shape (n_rows, r) or (n_rows, n_outputs, r), if l of a row depends on the other rows:
+        the Hessian of sum_j l in the predictions is the block diagonal one of the rows, minus F F'.
     """
 
     values: Array
     derivative: Array
     curvature: Callable[[Array], Array]
-    coupling: Array | None
+    coupling: Array | None = None
 
 
 class Loss(ABC):
@@ -82,7 +83,7 @@ class Loss(ABC):
     is_quadratic: bool = False
     """Whether l(z, y) = (z - y)^2 / 2, of one output, so that least squares minimises f_i."""
 
-    shift_invariant: bool = False
+    is_shift_invariant: bool = False
     """Whether l(z, y) stays the same if one number is added to all entries of z."""
 
     local_solver: str = "one_step"
@@ -96,14 +97,13 @@ class Loss(ABC):
     has_integer_targets: bool = False
     """Whether the targets are integers, the index of the output that should be the largest."""
 
-    ties_rows: bool = False
+    has_coupled_rows: bool = False
     """Whether l of a row depends on the other rows of its client, as with an intercept that each
     client has of its own: rows of several clients are then never evaluated together."""
 
-    leads: Callable[[Array, Array], Array] | None = None
-    """For a loss of labels, a method ``leads(predictions, targets)`` of shape
-    (n_rows, n_labels - 1): the lead of the label of a row over each other label, positive if the
-    prediction is on the side of the label. None for a loss of numbers."""
+    has_log_link: bool = False
+    """Whether a prediction is the logarithm of the expected target, and not the expected target
+    itself. Only estimators ask, and only for a loss of numbers."""
 
     @abstractmethod
     def values(self, predictions: Array, targets: Array) -> Array:
@@ -130,23 +130,7 @@ class Loss(ABC):
             values=self.values(predictions, targets),
             derivative=self.derivative(predictions, targets),
             curvature=curvature,
-            coupling=self.coupling(predictions, targets),
         )
-
-    # What follows has a default; of it FedGradMP asks for `row_weight` and `model_shape`.
-
-    @property
-    def class_labels(self) -> Array | None:
-        """The values that targets can have, increasing, or None for a loss of numbers."""
-        return None
-
-    @property
-    def self_concordance(self) -> float:
-        """The constant c with |l'''(z)[u, v, v]| <= c ||u|| l''(z)[v, v], or 0 if none is known.
-
-        It bounds how fast the curvature changes (generalised self-concordance).
-        """
-        return 0.0
 
     @property
     def n_outputs(self) -> int:
@@ -168,41 +152,42 @@ class Loss(ABC):
         """
         return targets
 
-    def misclassified(self, predictions: Array, targets: Array) -> Array | None:
-        """Return for each row whether it is on the wrong side of a border between labels, or on it.
+    # FedGradMP asks for nothing of what follows.
 
-        Return None for a loss of numbers, for which there are no sides.
+    @property
+    def self_concordance(self) -> float:
+        """The constant c with |l'''(z)[u, v, v]| <= c ||u|| l''(z)[v, v], or 0 if none is known.
+
+        It bounds how fast the curvature changes (generalised self-concordance). A solver that stops
+        at an accuracy asks for it.
         """
-        if self.leads is None:
-            return None
-        wrong: Array = np.any(self.leads(predictions, targets) <= 0, axis=1)
-        return wrong
+        return 0.0
 
-    def ahead(self, predictions: Array, targets: Array, moves: Array) -> Array | None:
-        """Return numbers that show whether l falls without end as predictions move, or None.
+    @property
+    def class_labels(self) -> Array | None:
+        """The values that targets can have, increasing, or None for a loss of numbers."""
+        if self.is_binary:
+            return np.array([-1, 1])
+        return np.arange(self.n_outputs) if self.has_integer_targets else None
 
-        The shape is (n_rows, k). In a row, l has no minimum along the move if none of the k numbers
-        is negative and one is positive. Return None for a loss that has a minimum along every
-        direction. By default these are, for a loss of labels, the `leads` of the moves, wherever
-        the moves begin.
-        """
-        return None if self.leads is None else self.leads(moves, targets)
+    def label_margins(self, predictions: Array, targets: Array) -> Array | None:
+        """Return by how much the label of each row is ahead of each other label, or None.
 
-    def coupling(self, predictions: Array, targets: Array) -> Array | None:
-        """Return how the loss couples the rows of a client, or None if it is a sum over rows.
-
-        The Hessian of sum_j l in the predictions is then the block diagonal one of the rows, minus
-        F F' with the array F that is returned, of shape (n_rows, r) or (n_rows, n_outputs, r).
+        The shape is (n_rows, n_labels - 1). A row is classified without error if all its margins
+        are positive. A loss has margins if it decreases as they grow, without a minimum, as the
+        logistic loss does: of such a loss a run says if a model separates the rows. Other losses
+        return None, as by default.
         """
         return None
 
-    def link(self, mean: float) -> float:
-        """Return the prediction whose expected target is `mean`, for a loss of numbers."""
-        return mean
+    def recession_margins(self, predictions: Array, targets: Array, moves: Array) -> Array | None:
+        """Return numbers that show whether l decreases without end as predictions move, or None.
 
-    def mean_of(self, predictions: Array) -> Array:
-        """Return the expected targets of predictions, for a loss of numbers: the inverse link."""
-        return predictions
+        The shape is (n_rows, k). In a row, l has no minimum along the move if none of the k numbers
+        is negative and one is positive. Return None for a loss that has a minimum along every
+        direction. By default these are the `label_margins` of the moves, wherever the moves begin.
+        """
+        return self.label_margins(moves, targets)
 
 
 @dataclass(frozen=True)
@@ -295,11 +280,6 @@ class LogisticLoss(Loss):
         return float(self.margin)
 
     @property
-    def class_labels(self) -> Array:
-        """-1 and +1."""
-        return np.array([-1, 1])
-
-    @property
     def self_concordance(self) -> float:
         """c, because l''' = c (s(-c z) - s(c z)) l''."""
         return self._c
@@ -329,7 +309,7 @@ class LogisticLoss(Loss):
         product: Array = self._c**2 * expit(scaled) * expit(-scaled) * direction
         return product
 
-    def leads(self, predictions: Array, targets: Array) -> Array:
+    def label_margins(self, predictions: Array, targets: Array) -> Array:
         """Return y z, which is positive on the side of the label."""
         return (targets * predictions)[:, None]
 
@@ -340,6 +320,8 @@ class SoftmaxLoss(Loss):
 
     The model x has one column x_c for each class, and z_c = a' x_c. The paper prints the logarithm
     of the exponential of a sum, which should be the sum of exponentials (Sections IV-D and V-B).
+    The objective of a client is the mean of l over its rows, in natural logarithms, and not divided
+    by C: it is log C for x = 0, and what `sklearn.metrics.log_loss` returns.
 
     Parameters
     ----------
@@ -357,7 +339,7 @@ class SoftmaxLoss(Loss):
 
     n_classes: int
 
-    shift_invariant = True  # probabilities depend on differences of predictions only
+    is_shift_invariant = True  # probabilities depend on differences of predictions only
     has_integer_targets = True
     local_solver = "one_step"  # as for the logistic loss
 
@@ -366,11 +348,6 @@ class SoftmaxLoss(Loss):
 
     def __post_init__(self) -> None:
         validate_integer_field(self, "n_classes", at_least=2)
-
-    @property
-    def class_labels(self) -> IndexArray:
-        """0, ..., C-1."""
-        return np.arange(self.n_classes)
 
     def model_shape(self, n_features: int) -> tuple[int, ...]:
         """Return ``(n_features, n_classes)``."""
@@ -410,15 +387,15 @@ class SoftmaxLoss(Loss):
         values, p = _values_and_softmax(predictions, targets)
         derivative = p.copy(order="K")
         derivative[np.arange(len(targets)), targets] -= 1
-        return Expansion(values, derivative, partial(_covariance, p), coupling=None)
+        return Expansion(values, derivative, partial(_covariance, p))
 
-    def leads(self, predictions: Array, targets: Array) -> Array:
+    def label_margins(self, predictions: Array, targets: Array) -> Array:
         """Return z_y - z_c for the other classes c."""
         is_other = np.arange(self.n_classes) != targets[:, None]
         of_label = predictions[~is_other][:, None]
         of_others = predictions[is_other].reshape(len(targets), self.n_classes - 1)
-        leads: Array = of_label - of_others
-        return leads
+        margins: Array = of_label - of_others
+        return margins
 
 
 # Probabilities below tiny^0.7 matter less than rounding, and products of such small numbers are
@@ -484,6 +461,7 @@ class PoissonLoss(Loss):
     [0.0, 2.0, 0.0]
     """
 
+    has_log_link = True
     local_solver = "one_step"  # rows without any event may leave no minimiser
     self_concordance = 1.0
 
@@ -497,16 +475,6 @@ class PoissonLoss(Loss):
             )
         return targets
 
-    def link(self, mean: float) -> float:
-        """Return log(mean)."""
-        return float(np.log(mean))
-
-    def mean_of(self, predictions: Array) -> Array:
-        """Return the expected counts exp(z), continued beyond z = 40 as the derivative is."""
-        inside, beyond = _split(predictions)
-        mean: Array = np.exp(inside) * (1 + beyond)
-        return mean
-
     def values(self, predictions: Array, targets: Array) -> Array:
         """Return exp(z) - y z + y log y - y."""
         inside, beyond = _split(predictions)
@@ -517,7 +485,8 @@ class PoissonLoss(Loss):
 
     def derivative(self, predictions: Array, targets: Array) -> Array:
         """Return exp(z) - y."""
-        derivative: Array = self.mean_of(predictions) - targets
+        inside, beyond = _split(predictions)
+        derivative: Array = np.exp(inside) * (1 + beyond) - targets
         return derivative
 
     def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
@@ -526,7 +495,7 @@ class PoissonLoss(Loss):
         product: Array = np.exp(inside) * direction
         return product
 
-    def ahead(self, predictions: Array, targets: Array, moves: Array) -> Array:
+    def recession_margins(self, predictions: Array, targets: Array, moves: Array) -> Array:
         """Return by how much each move goes where l decreases without end.
 
         In a row without events that is downwards. With y > 0 it is nowhere, because l grows in both

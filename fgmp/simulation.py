@@ -500,13 +500,13 @@ def _objective_of_zero(transport: Transport, indices: IndexArray) -> float:
 def _separates(transport: Transport, coefficients: Array) -> bool:
     """Return whether a model classifies every row at hand without error.
 
-    Return False for a loss without labels, or if no client is at hand.
+    Return False for a loss without margins, or if no client is at hand.
     """
     data = transport.local_data
-    if data is None or data.loss.leads is None:
+    if data is None:
         return False
     for client in data.clients:
-        is_wrong = data.loss.misclassified(client.predictions(coefficients), client.targets)
-        if is_wrong is None or is_wrong.any():
+        margins = data.loss.label_margins(client.predictions(coefficients), client.targets)
+        if margins is None or not (margins > 0).all():
             return False
     return True

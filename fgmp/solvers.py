@@ -509,7 +509,7 @@ class SecondOrderProblem(RestrictedProblem):
         signal of output c is Q_c z_c, all Q_c z_c are equal: of all z these have the largest
         || sum_c Q_c z_c ||^2, which is C ||z||^2 for C outputs.
         """
-        if not self.loss.shift_invariant:
+        if not self.loss.is_shift_invariant:
             return np.zeros((self.n_coordinates, 0))
 
         atoms = self.merged // self.n_outputs
@@ -552,7 +552,7 @@ class SecondOrderProblem(RestrictedProblem):
             s = -grad h(z)' d / (w (B d)' l''(B z, y) (B d)),
 
         which for the squared loss is the exact line search. The curvature is less what the loss
-        takes off if it ties rows together (`Loss.coupling`). The length is halved until
+        takes off if it couples rows (`Expansion.coupling`). The length is halved until
         h(z + s d) <= h(z) + 1e-4 s grad h(z)' d (Armijo's rule), which the squared loss never
         needs. It is 0 if d is not a descent direction to rounding, or if no step decreases h.
         """

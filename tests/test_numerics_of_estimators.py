@@ -421,15 +421,15 @@ def test_intercept_of_float32_table_fits_its_centre(offset, in_csr):
     )
 
 
-def test_leads_of_a_loss_are_positive_if_the_label_is_right():
+def test_label_margins_are_positive_if_the_label_is_right():
     """By hand; the squared loss has none."""
     z = np.array([[1.0, 0.5, -2.0], [0.0, 0.0, 1.0], [3.0, 3.0, 1.0]])
-    leads = fgmp.SoftmaxLoss(3).leads(z, np.array([0, 2, 1]))
-    np.testing.assert_array_equal(leads, [[0.5, 3.0], [1.0, 1.0], [0.0, 2.0]])
+    margins = fgmp.SoftmaxLoss(3).label_margins(z, np.array([0, 2, 1]))
+    np.testing.assert_array_equal(margins, [[0.5, 3.0], [1.0, 1.0], [0.0, 2.0]])
     np.testing.assert_array_equal(
-        fgmp.LogisticLoss().leads(z[:, 0], np.array([1, -1, -1])), [[1.0], [0.0], [-3.0]]
+        fgmp.LogisticLoss().label_margins(z[:, 0], np.array([1, -1, -1])), [[1.0], [0.0], [-3.0]]
     )
-    assert fgmp.SquaredLoss().leads is None
+    assert fgmp.SquaredLoss().label_margins(z, z) is None
 
 
 # ---- Memory

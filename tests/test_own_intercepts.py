@@ -116,7 +116,7 @@ def test_objective_of_a_federation_has_an_intercept_for_each_client(name):
 
     expected = np.mean([least(client) for client in fed.clients])
     assert tied.objective(x) == pytest.approx(expected, abs=1e-6)
-    with pytest.raises(ValueError, match="ties the rows of a client together"):
+    with pytest.raises(ValueError, match="couples the rows of a client"):
         tied.pooled()
 
 

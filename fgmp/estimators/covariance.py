@@ -318,14 +318,14 @@ def _covariance(
     n_groups = len(settings.info.rows)
     k = len(model.support)
     basis = np.eye(k)
-    if settings.loss.shift_invariant:
+    if settings.loss.is_shift_invariant:
         basis = _without_common_shift(k, settings.n_outputs)
     to_original = _to_original_units(model, standardization, settings)
     with_ridge = pooled.hessian + np.diag(ridge * settings.is_penalised(model))
     bread, rank = _bread(to_original, basis, with_ridge)
     n_intercepts_of_groups = 0
     if settings.intercept_per_client:
-        n_intercepts_of_groups = n_groups * (settings.n_outputs - settings.loss.shift_invariant)
+        n_intercepts_of_groups = n_groups * (settings.n_outputs - settings.loss.is_shift_invariant)
     degrees_of_freedom = n - rank - n_intercepts_of_groups
 
     unit = standardization.target_unit

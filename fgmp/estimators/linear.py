@@ -33,6 +33,7 @@ from .groups import group_of_each_row
 from .inputs import targets_of_rows, validated, validated_targets, weights_of_rows
 from .own_intercepts import intercept_of_group
 from .performance import Performance, performance_of_rows
+from .profiled_loss import expected_targets
 from .report import FitReport, report_of
 from .selection_path import SparsityPath
 from .session import Report
@@ -645,7 +646,7 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
             group, or the common one if the group has none, of which a warning tells. Without groups
             all rows have the common one, and an AdviceWarning says so.
         """
-        return np.asarray(self._loss().mean_of(self._linear_predictions(X, groups)))
+        return expected_targets(self._loss(), self._linear_predictions(X, groups))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
         """Return the coefficient of determination R^2 of ``predict(X, groups)``.

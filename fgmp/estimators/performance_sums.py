@@ -33,6 +33,7 @@ from .calibration import (
     scaled,
 )
 from .client_sums import ClientSums, State, Sum, log_roots, powers_of_two
+from .profiled_loss import expected_targets
 from .small_cells import Counts, has_few_rows
 from .weighted_loss import split_weights
 
@@ -250,7 +251,7 @@ class PooledPerformance(OfPredictions):
             means = [predictor, targets, losses, targets**2]
             return np.append(np.mean(means, axis=1), np.zeros(3))
         if loss.class_labels is None:
-            means = [loss.mean_of(predictor), targets, losses, xlogy(targets, targets)]
+            means = [expected_targets(loss, predictor), targets, losses, xlogy(targets, targets)]
             return np.append(np.mean(means, axis=1), np.zeros(3))
         probabilities = expit(predictor)
         is_event = targets > 0
@@ -355,7 +356,7 @@ def measures_of(outcome: Outcome) -> Array:
     if loss.class_labels is None:
         half_deviance = float(loss.values(predictor, targets).mean())
         measures = measures_of_counts(
-            float(loss.mean_of(predictor).mean()),
+            float(expected_targets(loss, predictor).mean()),
             float(targets.mean()),
             half_deviance,
             float(xlogy(targets, targets).mean()),

@@ -11,7 +11,6 @@ nothing to do beyond that. For other losses `ProfiledLoss` shifts the prediction
 best b. The coefficients are those of a pooled table with one column of ones for each client.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -63,6 +62,19 @@ class Quadratic(NamedTuple):
     hessian: Array
 
 
+def link(loss: Loss, mean: float) -> float:
+    """Return the prediction whose expected target is `mean`, for a loss of numbers."""
+    return float(np.log(mean)) if loss.has_log_link else mean
+
+
+def expected_targets(loss: Loss, predictions: Array) -> Array:
+    """Return the expected targets of predictions, for a loss of numbers.
+
+    With the canonical link l' is the expected target minus the target.
+    """
+    return loss.derivative(predictions, np.zeros_like(predictions))
+
+
 def mean_loss(loss: Loss, predictions: Array, targets: Array) -> Quadratic:
     """Return the mean loss to second order in a shift, for predictions of shape (n, n_outputs)."""
     n_outputs = predictions.shape[1]
@@ -112,9 +124,9 @@ def own_intercept(
     if loss.class_labels is None:
         # With the canonical link l' is the expected target minus the target: counts may be large,
         # and Newton steps from zero would be many.
-        at_one = np.full(len(z), loss.link(1.0))
+        at_one = np.full(len(z), link(loss, 1.0))
         mean = 1 - float(loss.derivative(at_one, targets).mean())
-        b[:] = loss.link(max(mean, ridge))
+        b[:] = link(loss, max(mean, ridge))
     current = mean_loss(loss, z + b, targets)
     for _ in range(MOST_STEPS):
         step = newton_step(loss, current, b, ridge)
@@ -133,7 +145,7 @@ def newton_step(loss: Loss, current: Quadratic, b: Array, ridge: float) -> Array
     hessian = current.hessian + ridge * np.eye(len(b))
     step = -np.linalg.solve(hessian, current.gradient + ridge * b)
     # The gradient has rounding alone along that shift, and the ridge would magnify it.
-    return np.asarray(step - step.mean() if loss.shift_invariant else step)
+    return np.asarray(step - step.mean() if loss.is_shift_invariant else step)
 
 
 def intercept_of_rows(
@@ -174,7 +186,7 @@ def _damped(
 
 def _is_determined(hessian: Array, loss: Loss, ridge: float) -> bool:
     """Return whether the rows have curvature in all directions that matter to the loss."""
-    eigenvalues = np.linalg.eigvalsh(hessian)[int(loss.shift_invariant) :]
+    eigenvalues = np.linalg.eigvalsh(hessian)[int(loss.is_shift_invariant) :]
     return bool(eigenvalues.min(initial=np.inf) > _LEAST_CURVATURE * ridge)
 
 
@@ -183,7 +195,7 @@ class ProfiledLoss(WrappedLoss):
     """A loss whose predictions are shifted by the intercept that fits the client's rows best.
 
     All rows of a client are given together: the shift depends on all of them. It is best, so that
-    it adds nothing to the derivative. To the curvature it adds the `coupling` of the rows.
+    it adds nothing to the derivative. In the expansion it adds the `coupling` of the rows.
 
     Parameters
     ----------
@@ -193,7 +205,7 @@ class ProfiledLoss(WrappedLoss):
 
     loss: Loss
 
-    ties_rows = True
+    has_coupled_rows = True
     # Not even if l is: least squares of the rows would leave the intercepts out.
     is_quadratic = False
     # Nor is a bound for l one for the profile, whose intercept moves with the predictions.
@@ -219,14 +231,6 @@ class ProfiledLoss(WrappedLoss):
         shifted, _ = self._shifted(predictions, targets)
         return self.loss.curvature(shifted, targets, direction)
 
-    def coupling(self, predictions: Array, targets: Array) -> Array:
-        """Return F = l'' M^-1/2 with the sum M of all l'': the Hessian is a Schur complement.
-
-        The Hessian of sum_j l(z_j + b, y_j) in z and b has the blocks diag(l''_j), l''_j and M.
-        """
-        shifted, _ = self._shifted(predictions, targets)
-        return _coupling(self.loss.expansion(shifted, targets))
-
     def expansion(self, predictions: Array, targets: Array) -> Expansion:
         """Return l(z + b, y) to second order, for an intercept that is worked out once."""
         shifted, b = self._shifted(predictions, targets)
@@ -236,21 +240,12 @@ class ProfiledLoss(WrappedLoss):
             coupling=_coupling(inside),
         )
 
-    @property
-    def leads(self) -> Callable[[Array, Array], Array] | None:  # type: ignore[override]
-        """The `leads` of l, with the intercept."""
-        leads = self.loss.leads
-        if leads is None:
-            return None
-        return lambda predictions, targets: leads(self._shifted(predictions, targets)[0], targets)
+    def label_margins(self, predictions: Array, targets: Array) -> Array | None:
+        """Return those of l, with the intercept."""
+        return self.loss.label_margins(self._shifted(predictions, targets)[0], targets)
 
-    def misclassified(self, predictions: Array, targets: Array) -> Array | None:
-        """Return which rows are on the wrong side, with the intercept."""
-        shifted, _ = self._shifted(predictions, targets)
-        return self.loss.misclassified(shifted, targets)
-
-    def ahead(self, predictions: Array, targets: Array, moves: Array) -> Array | None:
-        """Return `ahead` of l for moves with which the intercept moves along.
+    def recession_margins(self, predictions: Array, targets: Array, moves: Array) -> Array | None:
+        """Return those of l for moves with which the intercept moves along.
 
         It moves by -M^-1 sum_j l''_j times the moves, with the sum M of all l''. Where M vanishes,
         because a class or every event is missing, the intercept alone takes rows ahead for ever,
@@ -265,13 +260,14 @@ class ProfiledLoss(WrappedLoss):
         is_held = eigenvalues > _LEAST_CURVATURE * RIDGE
         held = vectors[:, is_held]
         follows = -held @ (held.T @ pull / eigenvalues[is_held])
-        numbers = self.loss.ahead(shifted, targets, (columns + follows).reshape(moves.shape))
-        if numbers is None or is_held.sum() + self.shift_invariant == n_outputs:
+        with_intercept = (columns + follows).reshape(moves.shape)
+        numbers = self.loss.recession_margins(shifted, targets, with_intercept)
+        if numbers is None or is_held.sum() + self.is_shift_invariant == n_outputs:
             return numbers
 
         away = b - held @ (held.T @ b)
         alone = np.broadcast_to(away / np.abs(away).max(), columns.shape).reshape(moves.shape)
-        by_intercept = np.asarray(self.loss.ahead(shifted, targets, alone))
+        by_intercept = np.asarray(self.loss.recession_margins(shifted, targets, alone))
         return np.where(by_intercept > _WELL_AHEAD, 0, numbers)
 
 
@@ -281,7 +277,11 @@ def _penalty(b: Array) -> float:
 
 
 def _coupling(expansion: Expansion) -> Array:
-    """Return F = l'' M^-1/2 of each row, with the sum M of all l'' and the ridge."""
+    """Return F = l'' M^-1/2 of each row, with the sum M of all l'' and the ridge.
+
+    The Hessian of sum_j l(z_j + b, y_j) in z and b has the blocks diag(l''_j), l''_j and M. That of
+    the profile is the Schur complement of M.
+    """
     curvatures = _row_curvatures(expansion)
     total = curvatures.astype(np.float64).sum(axis=0)
     total += RIDGE * len(curvatures) * np.eye(len(total))

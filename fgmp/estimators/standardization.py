@@ -10,6 +10,7 @@ from ..method import Transport
 from ..sparse_model import Array
 from .client_sums import Moments, PooledMoments
 from .clients import Standardization
+from .profiled_loss import link
 from .session import Session
 from .settings import FitSettings
 
@@ -116,7 +117,7 @@ def _null_intercept(means: Array, settings: FitSettings) -> Array:
     """
     half_a_row = 1 / (2 * settings.n_rows)
     if settings.loss.class_labels is None:
-        return np.array([settings.loss.link(max(float(means[0]), half_a_row))])
+        return np.array([link(settings.loss, max(float(means[0]), half_a_row))])
     logs = np.log(np.maximum(means, half_a_row))
     if settings.n_outputs > 1:
         return np.asarray(logs - logs.mean())

@@ -1,6 +1,5 @@
 """A loss whose rows have weights that rows of features cannot absorb."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -32,10 +31,10 @@ class WeightedLoss(WrappedLoss):
     is_quadratic = False
 
     def __post_init__(self) -> None:
-        if self.loss.ties_rows:
+        if self.loss.has_coupled_rows:
             raise ValueError(
-                f"loss is {self.loss!r}, which ties rows together; expected one whose rows stand "
-                "alone, so that each has a weight of its own"
+                f"loss is {self.loss!r}, which couples rows; expected one whose rows stand alone, "
+                "so that each has a weight of its own"
             )
 
     def values(self, predictions: Array, targets: Array) -> Array:
@@ -65,34 +64,17 @@ class WeightedLoss(WrappedLoss):
             values=_times(weights, inside.values),
             derivative=_times(weights, inside.derivative),
             curvature=curvature,
-            coupling=None,
         )
-
-    def coupling(self, predictions: Array, targets: Array) -> None:
-        """Return None: each row stands alone."""
 
     # Signs do not depend on weights, which are above zero.
 
-    @property
-    def leads(self) -> Callable[[Array, Array], Array] | None:  # type: ignore[override]
-        """The `leads` of l."""
-        leads = self.loss.leads
-        if leads is None:
-            return None
+    def label_margins(self, predictions: Array, targets: Array) -> Array | None:
+        """Return those of l."""
+        return self.loss.label_margins(predictions, self._split(targets)[0])
 
-        def leads_of_labels(predictions: Array, targets: Array) -> Array:
-            labels, _ = self._split(targets)
-            return leads(predictions, labels)
-
-        return leads_of_labels
-
-    def misclassified(self, predictions: Array, targets: Array) -> Array | None:
-        """Return which rows are on the wrong side."""
-        return self.loss.misclassified(predictions, self._split(targets)[0])
-
-    def ahead(self, predictions: Array, targets: Array, moves: Array) -> Array | None:
-        """Return what l does."""
-        return self.loss.ahead(predictions, self._split(targets)[0], moves)
+    def recession_margins(self, predictions: Array, targets: Array, moves: Array) -> Array | None:
+        """Return those of l."""
+        return self.loss.recession_margins(predictions, self._split(targets)[0], moves)
 
     def _split(self, targets: Array) -> tuple[Array, Array]:
         """Return the targets of l and the weights."""

@@ -569,8 +569,8 @@ def _fraction_moved(x: Array, newton: _NewtonStep, value: float) -> float:
 
 def _share_misclassified(problem: RestrictedProblem, predictions: Array) -> float:
     """Return the share of a client's rows on the wrong side; 1 for a loss that has no sides."""
-    wrong = problem.loss.misclassified(predictions, problem.targets)
-    return 1.0 if wrong is None else float(np.mean(wrong))
+    margins = problem.loss.label_margins(predictions, problem.targets)
+    return 1.0 if margins is None else float(np.mean(np.any(margins <= 0, axis=1)))
 
 
 class _SharesMoved(NamedTuple):
@@ -582,7 +582,7 @@ class _SharesMoved(NamedTuple):
 
 def _shares_moved(problem: RestrictedProblem, predictions: Array, step: Array) -> _SharesMoved:
     """Return the shares of rows that a step moves; all count as moved back if l falls nowhere."""
-    moves = problem.loss.ahead(predictions, problem.targets, problem.predictions(step))
+    moves = problem.loss.recession_margins(predictions, problem.targets, problem.predictions(step))
     if moves is None:
         return _SharesMoved(back=1.0, ahead=0.0)
     stays = max(_STAYS, float(np.sqrt(np.finfo(step.dtype).eps)))
