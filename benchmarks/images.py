@@ -59,7 +59,7 @@ def clients_work(
 
 def answers(method: Method, federation: fgmp.Federation, state: State, count: int | None = None):
     """A callable that has the first so many clients answer what the first exchange asks."""
-    exchange, transport = method.exchanges()[0], fgmp.LocalClients(federation).prepare(method)
+    exchange, transport = method.exchanges()[0], fgmp.LocalClients(federation).for_method(method)
     cohort = np.arange(federation.n_clients if count is None else count)
     call = Call(exchange, exchange.update_spec(state), 0, 1, Streams(2))
     return partial(transport.run_clients, call, exchange.message(state), cohort)

@@ -3,9 +3,12 @@
 An `Aggregator` combines what the server sees into one row. It has a `ClientSampler`, which draws
 the cohort of a round, and a `PrivacyMechanism`, which handles the updates and the recorded
 objectives. By default the cohort is drawn uniformly, and the server sees every update, and the
-objective of every client that is asked for it. (A simulation has two exceptions: the advice at its
-end reads the data, which are in the same process, and `prepare` and `check_method` get the true
-`ProblemInfo`.)
+objective of every client that is asked for it. docs/promises.md says what each onlooker sees, with
+other mechanisms, too.
+
+In a simulation, data and server are in one process, and two functions see more than the server: the
+advice at the end of a run reads the rows, and `for_run` and `check_method` get the true
+`ProblemInfo`.
 
 `Mean` is the default. A few adversarial clients cannot move `Median` and `TrimmedMean` far: these
 aggregate every coordinate of the updates by itself, with the weights p_i of the clients whose
@@ -138,7 +141,7 @@ class Aggregator:
     >>> import fgmp
     >>> class Largest(fgmp.Aggregator):
     ...     def __call__(self, updates):
-    ...         return updates.rows().max(axis=0)
+    ...         return updates.stacked().max(axis=0)
     >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=2, rng=0)
     >>> method = fgmp.FedAvg(learning_rate=0.1)
     >>> result = fgmp.simulate(method, federation, rounds=2, rng=0, aggregator=Largest())
@@ -156,7 +159,7 @@ class Aggregator:
         """What decides which of the updates the server sees."""
         return PrivacyMechanism()
 
-    def prepare(
+    def for_run(
         self, info: ProblemInfo, cohort_size: int, n_exchanges: int, n_rounds: int
     ) -> Aggregator:
         """Return the aggregator for a run of this size.
@@ -228,15 +231,14 @@ class _CoordinatewiseAggregator(Aggregator):
     def __call__(self, updates: Updates) -> Array:
         """Return the aggregate. A coordinate that a sparse update does not have is zero.
 
-        A ValueError if the updates are not near one another: the coordinatewise median of Hessians,
-        for example, is no Hessian.
+        Raise a ValueError for sums: the coordinatewise median of Hessians is no Hessian.
         """
-        if updates.update_spec.near is None:
+        if updates.update_spec.is_sum:
             raise ValueError(
-                f"aggregator is {self!r}, and the updates of an exchange are no models near one "
-                "another; expected Mean(), SecureSum() or GaussianNoise(...)"
+                f"aggregator is {self!r}, and the updates of an exchange are sums, no models; "
+                "expected Mean(), SecureSum() or GaussianNoise(...)"
             )
-        return self.of_columns(updates.rows(), updates.shares)
+        return self.of_columns(updates.stacked(), updates.shares)
 
 
 @dataclass(frozen=True)

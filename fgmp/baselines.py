@@ -1,7 +1,9 @@
 """Baselines: federated first-order methods to compare with.
 
 They are dense, hard-thresholded or soft-thresholded. Dual averaging, plain and fast, sums up
-gradients, and thresholds at the point where it takes the next gradient.
+gradients, and thresholds at the point where it takes the next gradient. None of them reduces the
+variance of minibatches: SAG and SVRG, which the paper names among the solvers of a client (Section
+IV-A), are not implemented, neither here nor in `fgmp.solvers`.
 
 In all of them k = 0, ..., K-1 counts the local steps, g is the gradient of a minibatch, S(v, t) is
 soft thresholding, H_tau keeps the tau largest entries, and eta_c and eta_s are the learning rates
@@ -64,7 +66,7 @@ class FirstOrder(Method):
     def check(self, info: ProblemInfo) -> None:
         """Raise a ValueError if the parameters do not fit a problem of that info."""
         self.selection.check(getattr(self, "sparsity", None), info.model_shape)
-        warn_of_small_batches(self.batch_size, info.rows)
+        warn_of_small_batches(self.batch_size, info.n_rows)
 
     def start(self, info: ProblemInfo) -> Array:
         """Return w = 0."""
@@ -76,14 +78,14 @@ class FirstOrder(Method):
         return (exchange.declared_for(FirstOrder.client_update),)
 
     def update_spec(self, w: Array) -> UpdateSpec:
-        """Return what an update looks like: a dense model near w."""
-        return UpdateSpec(w.shape, w.dtype, near=w)
+        """Return what an update looks like: a dense model, with the reference w."""
+        return UpdateSpec(w.shape, w.dtype, reference=w)
 
     def client_update(self, client: Client, w: Array, rng: np.random.Generator) -> Array:
         """Take K steps w <- thresholded(w - eta_c g)."""
         eta_c = float(self.learning_rate)  # a number of NumPy would turn float32 into float64
-        for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
-            w = self.thresholded(w - eta_c * client.gradient(w, rows))
+        for batch in client.minibatches(rng, self.batch_size, self.local_iterations):
+            w = self.thresholded(w - eta_c * client.gradient(w, batch))
         return w
 
     def server_update(self, w: Array, mean: Array) -> Array:
@@ -299,7 +301,7 @@ class FedDualAvg(L1Penalised):
         return state.z, state.rounds
 
     def dual_update_spec(self, state: Dual) -> UpdateSpec:
-        """Return what an update looks like: a dense array near z."""
+        """Return what an update looks like: a dense array, with the reference z."""
         return self.update_spec(state.z)
 
     def dual_client_update(
@@ -309,9 +311,9 @@ class FedDualAvg(L1Penalised):
         z, rounds = message
         eta_c = float(self.learning_rate)
         minibatches = client.minibatches(rng, self.batch_size, self.local_iterations)
-        for rows, threshold in zip(minibatches, self.thresholds(rounds), strict=True):
+        for batch, threshold in zip(minibatches, self.thresholds(rounds), strict=True):
             w = self.selection.soft(z, threshold)
-            z = z - eta_c * client.gradient(w, rows)
+            z = z - eta_c * client.gradient(w, batch)
         return z
 
     def dual_server_update(self, state: Dual, mean: Array) -> Dual:
@@ -405,7 +407,7 @@ class FastFedDualAvg(L1Penalised):
         return G, X, w, state.rounds
 
     def sums_update_spec(self, state: Dual) -> UpdateSpec:
-        """Return what an update looks like: G and X stacked, near those of the server."""
+        """Return what an update looks like: G and X stacked; the reference is the server's."""
         return self.update_spec(state.z)
 
     def sums_client_update(
@@ -415,8 +417,8 @@ class FastFedDualAvg(L1Penalised):
         G, X, w, rounds = message
         gradients_so_far = rounds * self.local_iterations
         minibatches = client.minibatches(rng, self.batch_size, self.local_iterations)
-        for t, rows in enumerate(minibatches, start=gradients_so_far + 1):
-            G = G + client.gradient(w, rows)
+        for t, batch in enumerate(minibatches, start=gradients_so_far + 1):
+            G = G + client.gradient(w, batch)
             X = X + w
             w = self.model(G, X, t)
         return np.stack([G, X])

@@ -126,19 +126,19 @@ class Client:
         total = self.loss.values(self.predictions(x), self.targets).sum()
         return float(total * self.loss.row_weight(self.n_samples))
 
-    def gradient(self, x: Array | SparseModel, rows: IndexArray | None = None) -> Array:
+    def gradient(self, x: Array | SparseModel, batch: IndexArray | None = None) -> Array:
         """Return the gradient w A_i^T l'(A_i x, y_i) of f_i at x.
 
-        With `rows`, return the gradient of g_{i,j}, the same mean over the rows of minibatch j. (If
-        the loss is a sum, it is the sum over these rows: on average b/|D_i| of the gradient of
-        f_i.)
+        With a `batch`, the indices of the rows of minibatch j, return the gradient of g_{i,j}, the
+        same mean over these rows. (If the loss is a sum, it is the sum over them: on average
+        b/|D_i| of the gradient of f_i.)
         """
-        if rows is None:
+        if batch is None:
             A = self.features
             y = self.targets
         else:
-            A = self.features.take(rows, axis=0)
-            y = self.targets[rows]
+            A = self.features.take(batch, axis=0)
+            y = self.targets[batch]
         derivative = self.loss.derivative(predict(A, x), y) * self.loss.row_weight(len(y))
         # Transposed twice, so that each output has a contiguous column.
         gradient: Array = (derivative.T @ A).T
@@ -147,29 +147,38 @@ class Client:
     def minibatches(
         self, rng: np.random.Generator, batch_size: int | None, count: int
     ) -> Iterator[IndexArray | None]:
-        """Return minibatches of rows, each drawn without replacement.
+        """Return minibatches of the rows of the client (`draw_minibatches`)."""
+        return draw_minibatches(rng, self.n_samples, batch_size, count)
 
-        All subsets of `batch_size` rows are equally likely, as in the paper, in which a client has
-        M = binomial(|D_i|, b) minibatches.
 
-        Parameters
-        ----------
-        rng : Generator
-        batch_size : int or None
-            b. If it is None or at least the number of rows, a minibatch is None: all rows.
-        count : int
-            The number of minibatches.
-        """
-        if batch_size is None or batch_size >= self.n_samples:
-            return iter([None] * int(count))
-        # All are drawn now: a solver draws from the same generator, which must not shift them. The
-        # rows with the b smallest of |D_i| random numbers are a uniformly random subset. The
-        # numbers of one minibatch are dropped before the next: a client may have millions of rows.
-        batches = []
-        for _ in range(count):
-            keys = rng.random(self.n_samples)
-            batches.append(keys.argpartition(batch_size - 1)[:batch_size].copy())
-        return iter(batches)
+def draw_minibatches(
+    rng: np.random.Generator, n_rows: int, batch_size: int | None, count: int
+) -> Iterator[IndexArray | None]:
+    """Return minibatches, the indices of rows that are each drawn without replacement.
+
+    All subsets of `batch_size` rows are equally likely, as in the paper, in which a client has
+    M = binomial(|D_i|, b) minibatches.
+
+    Parameters
+    ----------
+    rng : Generator
+    n_rows : int
+        |D_i|.
+    batch_size : int or None
+        b. If it is None or at least the number of rows, a minibatch is None: all rows.
+    count : int
+        The number of minibatches.
+    """
+    if batch_size is None or batch_size >= n_rows:
+        return iter([None] * int(count))
+    # All are drawn now: a solver draws from the same generator, which must not shift them. The rows
+    # with the b smallest of |D_i| random numbers are a uniformly random subset. The numbers of one
+    # minibatch are dropped before the next: a client may have millions of rows.
+    batches = []
+    for _ in range(count):
+        keys = rng.random(n_rows)
+        batches.append(keys.argpartition(batch_size - 1)[:batch_size].copy())
+    return iter(batches)
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +193,7 @@ class ProblemInfo:
         Number of coefficients for each output: n, the columns of the data, or the number d of atoms
         if the method has a dictionary, because the features are then A_i Psi.
     loss : Loss
-    rows : sequence of int
+    n_rows : sequence of int
         |D_i|, the number of rows of each client.
     client_ids : sequence of int
         The ids of the clients.
@@ -199,13 +208,13 @@ class ProblemInfo:
     >>> import numpy as np
     >>> As = [np.ones((3, 2)), np.ones((5, 2))]
     >>> info = fgmp.Federation.from_arrays(As, [np.ones(3), np.ones(5)]).info
-    >>> info.rows, info.weights.tolist(), info.model_shape
+    >>> info.n_rows, info.weights.tolist(), info.model_shape
     ((3, 5), [0.375, 0.625], (2,))
     """
 
     n_features: int
     loss: Loss
-    rows: Sequence[int]
+    n_rows: Sequence[int]
     client_ids: Sequence[int]
     weights: Array
     dtype: np.dtype[Any] = np.dtype(np.float64)
@@ -274,7 +283,7 @@ class Federation:
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks: sizes, and no names or values of the data."""
-        n_rows = self.rows
+        n_rows = self.n_rows
         facts = {
             "clients": f"{self.n_clients:,}",
             "rows": f"{len(self.targets):,}",
@@ -433,15 +442,15 @@ class Federation:
         cls, features: Features, targets: list[Array], loss: Loss, weights: ArrayLike | None
     ) -> Federation:
         """Return the federation of a table of all rows, and the targets of each client."""
-        rows = np.array([len(y) for y in targets])
-        p = normalized_weights(rows if weights is None else weights, len(rows))
+        n_rows = np.array([len(y) for y in targets])
+        p = normalized_weights(n_rows if weights is None else weights, len(n_rows))
         federation = cls(
             features,
             np.concatenate(targets),
-            offsets=np.append(0, np.cumsum(rows)),
+            offsets=np.append(0, np.cumsum(n_rows)),
             loss=loss,
             weights=p,
-            client_ids=np.arange(len(rows)),
+            client_ids=np.arange(len(n_rows)),
         )
         _check_size(federation)
 
@@ -478,21 +487,21 @@ class Federation:
         return self.features[0] if isinstance(self.features, tuple) else self.features
 
     @cached_property
-    def rows(self) -> IndexArray:
+    def n_rows(self) -> IndexArray:
         """|D_i|, the number of rows of each client."""
         return np.diff(self.offsets)
 
     @cached_property
     def _row_weights(self) -> Array:
         """The weight of a row in the objective of each client: 1/|D_i| for a mean."""
-        return np.array([self.loss.row_weight(int(count)) for count in self.rows])
+        return np.array([self.loss.row_weight(int(count)) for count in self.n_rows])
 
     @cached_property
     def info(self) -> ProblemInfo:
         """What a server knows of the federation."""
-        rows = tuple(self.rows.tolist())
+        n_rows = tuple(self.n_rows.tolist())
         client_ids = tuple(self.client_ids.tolist())
-        return ProblemInfo(self.n_features, self.loss, rows, client_ids, self.weights, self.dtype)
+        return ProblemInfo(self.n_features, self.loss, n_rows, client_ids, self.weights, self.dtype)
 
     @cached_property
     def clients(self) -> tuple[Client, ...]:
@@ -599,7 +608,7 @@ class Federation:
                     "weights are not in proportion to the rows of the clients; "
                     f"expected that for the loss {self.loss}"
                 )
-            factors = np.repeat(scales, self.rows).astype(self.dtype)
+            factors = np.repeat(scales, self.n_rows).astype(self.dtype)
             if isinstance(features, np.ndarray):
                 features = features * factors[:, None]
             else:

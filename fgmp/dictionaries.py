@@ -42,7 +42,7 @@ class Atoms(ABC):
 
     Attributes
     ----------
-    orthonormal : bool
+    is_orthonormal : bool
         Whether the atoms are orthonormal.
     selection : Selection
         How atoms are counted; `PerOutput` unless `with_selection` changes it.
@@ -67,7 +67,7 @@ class Atoms(ABC):
     [5]
     """
 
-    orthonormal: bool
+    is_orthonormal: bool
 
     def __init__(self) -> None:
         self.selection: Selection = PER_OUTPUT
@@ -135,7 +135,7 @@ class Atoms(ABC):
     def into_ball(self, model: SparseModel, radius: float | None) -> SparseModel:
         """Return Pi_R x = x min(1, R / ||x||_2), the nearest point of the ball of radius R.
 
-        If the radius is None, there is no ball, and the model is returned.
+        If the radius is None, the model is returned as it is.
         """
         if radius is None:
             return model
@@ -160,7 +160,7 @@ class StandardBasis(Atoms):
     [0.0, 8.0, 9.0]
     """
 
-    orthonormal = True
+    is_orthonormal = True
 
     def __repr__(self) -> str:
         return "StandardBasis()"
@@ -225,7 +225,7 @@ class Dictionary(Atoms):
         Psi' Psi.
     norms : ndarray of float64, shape (n_atoms,)
         The norms of the atoms.
-    orthonormal : bool
+    is_orthonormal : bool
         Whether the Gram matrix is the identity to rounding.
 
     Raises
@@ -245,7 +245,7 @@ class Dictionary(Atoms):
     --------
     >>> import fgmp
     >>> dictionary = fgmp.Dictionary([[1.0, 0.0, 2.0], [0.0, 1.0, 2.0]])
-    >>> dictionary.gram.tolist(), dictionary.orthonormal
+    >>> dictionary.gram.tolist(), dictionary.is_orthonormal
     ([[1.0, 0.0, 2.0], [0.0, 1.0, 2.0], [2.0, 2.0, 8.0]], False)
     >>> fgmp.theory.approx_tau(dictionary, [3.0, 3.0], sparsity=1).support.tolist()
     [2]
@@ -264,7 +264,7 @@ class Dictionary(Atoms):
         self.norms = np.sqrt(self.gram.diagonal())
         self._refuse_zero_atoms()
         self._refuse_equal_atoms()
-        self.orthonormal = self._is_orthonormal()
+        self.is_orthonormal = self._is_orthonormal()
 
     def _refuse_zero_atoms(self) -> None:
         is_zero = self.norms <= np.finfo(self.norms.dtype).tiny
@@ -300,7 +300,7 @@ class Dictionary(Atoms):
 
     def __repr__(self) -> str:
         n_features, n_atoms = self.atoms.shape
-        kind = "orthonormal" if self.orthonormal else self.approximation
+        kind = "orthonormal" if self.is_orthonormal else self.approximation
         return f"Dictionary({n_atoms} atoms in R^{n_features}, {kind})"
 
     def n_atoms(self, n_features: int) -> int:
@@ -340,7 +340,7 @@ class Dictionary(Atoms):
 
     def normalised(self, correlations: Array) -> Array:
         """Return a_j' w / ||a_j||."""
-        if self.orthonormal:
+        if self.is_orthonormal:
             return correlations
         return (correlations.T / self.norms).T
 
@@ -355,13 +355,13 @@ class Dictionary(Atoms):
 
     def select_atoms(self, correlations: Array, sparsity: int) -> IndexArray:
         """Return approx_tau(w), by pursuit or thresholding if atoms are not orthonormal."""
-        if self.orthonormal or self.approximation == "thresholding":
+        if self.is_orthonormal or self.approximation == "thresholding":
             return super().select_atoms(correlations, sparsity)
         return self.selection.pursue(self.gram, correlations, sparsity)
 
     def select_atoms_of(self, model: SparseModel, sparsity: int) -> IndexArray:
         """Return approx_tau(x) of a model, from Psi' x if the atoms are not orthonormal."""
-        if self.orthonormal:
+        if self.is_orthonormal:
             return super().select_atoms_of(model, sparsity)
         return self.select_atoms(self.correlations(model), sparsity)
 
@@ -371,7 +371,7 @@ class Dictionary(Atoms):
         Each output is projected onto the span of its own atoms. If these are dependent, beta is the
         solution of minimum norm.
         """
-        if self.orthonormal:
+        if self.is_orthonormal:
             return super().project(model, support)
 
         n_outputs = math.prod(model.shape[1:])

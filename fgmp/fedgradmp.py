@@ -137,13 +137,13 @@ class FedGradMP(Method):
     def check(self, info: ProblemInfo) -> None:
         """Raise a ValueError if a parameter does not fit the clients; warn of few rows."""
         self.selection.check(self.sparsity, info.model_shape)
-        warn_of_small_batches(self.batch_size, info.rows)
+        warn_of_small_batches(self.batch_size, info.n_rows)
 
         solver = self.solver or solver_for(info.loss)
         if solver.is_exact:
             # Gamma-hat has 2 tau atoms of the gradient, tau of the model, and those that stay.
             merged = 3 * self.sparsity + len(self.selection.always_include)
-            warn_of_few_rows(min(merged, info.n_features), info.rows)
+            warn_of_few_rows(min(merged, info.n_features), info.n_rows)
 
     def start(self, info: ProblemInfo) -> SparseModel:
         """Return x_0 = 0, with an empty support."""
@@ -161,7 +161,7 @@ class FedGradMP(Method):
     def update_spec(self, x: SparseModel) -> UpdateSpec:
         """Return what an update looks like: tau atoms, and those that always stay.
 
-        The update is a model near x_t: noise clips its difference from x_t.
+        The reference is x_t: noise clips the difference of the update from it.
         """
         return UpdateSpec(x.shape, x.values.dtype, self.sparsity, x, self.selection)
 
@@ -169,13 +169,13 @@ class FedGradMP(Method):
         self, client: Client, x: SparseModel, rng: np.random.Generator
     ) -> SparseModel:
         """Run the K local iterations of a client, from x_t with Lambda = supp(x_t)."""
-        psi = self.psi  # the dictionary, which counts atoms as `selection` does
+        psi = self.psi  # the dictionary; it counts atoms as `selection` does
         tau = self.sparsity
         solver = self.solver or solver_for(client.loss)
-        for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
+        for batch in client.minibatches(rng, self.batch_size, self.local_iterations):
             # r = Psi' grad g_{i,j}(x), with the gradient of minibatch j: the features of the client
             # are A_i Psi. These inner products with the atoms are all that approx needs.
-            r = client.gradient(x, rows)
+            r = client.gradient(x, batch)
             if not np.isfinite(r).all():
                 # Comparisons with NaN are false: a selection may drop it, or all else, in silence.
                 raise NonFiniteUpdate("the gradient is not finite")

@@ -236,13 +236,6 @@ class SquaredLoss(Loss):
         return direction
 
 
-def check_loss(name: str, loss: object) -> Loss:
-    """Return a loss, or raise a ValueError for any other value."""
-    expected = "a loss object, such as fgmp.SquaredLoss() or one of a subclass of fgmp.Loss"
-    checked: Loss = check_kind(name, loss, Loss, expected)
-    return checked
-
-
 @dataclass(frozen=True)
 class LogisticLoss(Loss):
     """Binary logistic loss l(z, y) = log(1 + exp(-c y z)) for the labels -1 and +1.
@@ -520,6 +513,13 @@ def takes_labels(loss: str | Loss) -> bool:
     if isinstance(loss, str):
         return loss == "logistic"
     return loss.is_binary
+
+
+def check_loss(name: str, loss: object) -> Loss:
+    """Return a loss, or raise a ValueError for any other value."""
+    expected = "a loss object, such as fgmp.SquaredLoss() or one of a subclass of fgmp.Loss"
+    checked: Loss = check_kind(name, loss, Loss, expected)
+    return checked
 
 
 def loss_of(loss: str | Loss, targets: Sequence[Array]) -> Loss:

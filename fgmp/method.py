@@ -109,7 +109,7 @@ class Method:
     selection : Selection
         What counts as one of the tau.
     radius : float or None
-        Radius R of the ball that models stay in; None means that there is no ball.
+        Radius R of the ball that models stay in; None disables the projection.
 
     Examples
     --------
@@ -274,8 +274,8 @@ class Transport(Protocol):
     ...         self.transport = transport
     ...     def __getattr__(self, name):
     ...         return getattr(self.transport, name)
-    ...     def prepare(self, method):
-    ...         return Logged(self.transport.prepare(method))
+    ...     def for_method(self, method):
+    ...         return Logged(self.transport.for_method(method))
     ...     def run_clients(self, call, message, cohort):
     ...         print("round", call.round, "asks", len(cohort), "clients")
     ...         return self.transport.run_clients(call, message, cohort)
@@ -290,7 +290,7 @@ class Transport(Protocol):
     weights: Array
     truth: Array | None
 
-    def prepare(self, method: Method) -> Transport:
+    def for_method(self, method: Method) -> Transport:
         """Return the transport for a run of a method, in the coordinates of its dictionary."""
 
     def run_clients(self, call: Call, message: Message, cohort: IndexArray) -> Sequence[Any]:

@@ -87,8 +87,8 @@ class Progress:
     seconds : float
         Time of the method's own work so far.
     bytes_up, bytes_down : int
-        Bytes sent so far.
-    clients : int
+        Bytes sent so far: messages and accepted updates, but not what recorded objectives take.
+    n_participants : int
         How many clients took part in every exchange of the last round.
     rejected : Counter of str
         How many updates were rejected so far, by reason.
@@ -101,15 +101,16 @@ class Progress:
     seconds: float = 0.0
     bytes_up: int = 0
     bytes_down: int = 0
-    clients: int = 0
+    n_participants: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
     counted: int = 0
 
     def with_new_state(self, state: State, traffic: Traffic) -> Progress:
         """Return the progress after one more round, which led to a new state."""
         after = self.with_state_kept(traffic)
-        clients = int(np.count_nonzero(traffic.took_part))
-        return replace(after, state=state, clients=clients, counted=self.counted + 1)
+        n_participants = int(np.count_nonzero(traffic.took_part))
+        counted = self.counted + 1
+        return replace(after, state=state, n_participants=n_participants, counted=counted)
 
     def with_state_kept(self, traffic: Traffic) -> Progress:
         """Return the progress after one more round, in which nobody answered some exchange."""
@@ -119,7 +120,7 @@ class Progress:
             seconds=self.seconds + time.perf_counter() - traffic.began,
             bytes_up=self.bytes_up + traffic.bytes_up,
             bytes_down=self.bytes_down + traffic.bytes_down,
-            clients=0,
+            n_participants=0,
             rejected=self.rejected + traffic.rejected,
         )
 
@@ -173,7 +174,7 @@ class Run:
         What `simulate` was given, and what it made of it for this run.
     progress : Progress
         The progress: round, state, and what was used so far.
-    rows : list of dict
+    records : list of dict
         The history so far: of each recorded round, a number for each column of the history.
     best : Best
         The record with the lowest objective so far: value, round, state.
@@ -201,7 +202,7 @@ class Run:
     rounds: int
     history: History
     progress: Progress
-    rows: list[dict[str, float]] = field(default_factory=list)
+    records: list[dict[str, float]] = field(default_factory=list)
     best: Best = Best(np.inf, 0, None)
 
     def __repr__(self) -> str:
@@ -227,15 +228,26 @@ class Run:
     @cached_property
     def polled(self) -> IndexArray:
         """The indices of the clients whose objective is recorded."""
-        return self.history.clients(self.transport, self.streams)
+        return self.history.polled(self.transport, self.streams)
 
     def column(self, name: str) -> Array:
         """Return a column of the history; raise a ValueError that names those there are."""
-        last = self.rows[-1]
+        last = self.records[-1]
         if name not in last:
             names = ", ".join(map(repr, last))
             raise ValueError(f"column is {short_repr(name)}; expected one of {names}")
-        return np.array([row[name] for row in self.rows])
+        return np.array([record[name] for record in self.records])
+
+    def add_record(self, record: dict[str, float]) -> None:
+        """Add a record of the progress to the history, and keep the state if it is the best.
+
+        If no objective is recorded it is the last.
+        """
+        objective = record.get("objective", math.nan)
+        is_best = objective < self.best.value or math.isnan(self.best.value)
+        if is_best or not self.records:
+            self.best = Best(objective, self.progress.round, self.progress.state)
+        self.records.append(record)  # last, so that Ctrl-C before it leaves nothing out
 
 
 @dataclass(frozen=True)
@@ -283,7 +295,7 @@ class History:
                 )
         _check_names(self.metrics, _COLUMNS)
 
-    def clients(self, transport: Transport, streams: Streams) -> IndexArray:
+    def polled(self, transport: Transport, streams: Streams) -> IndexArray:
         """Return the indices of the clients whose objective is recorded, increasing.
 
         Raises
@@ -325,41 +337,40 @@ class History:
                 "noise"
             )
         _check_names(self.metrics, privacy.extra_metrics(0))
-        self.clients(run.transport, run.streams)
+        self.polled(run.transport, run.streams)
 
     def __call__(self, run: Run) -> None:
-        """Record the progress if a row is due."""
+        """Record the progress if a row is due, and if it is not recorded already."""
         if run.progress.round % self.every == 0:
             self.end(run)
 
     def end(self, run: Run) -> None:
-        """Record the progress if it is not recorded already."""
+        """Record the last round, due or not."""
+        is_recorded = bool(run.records) and run.records[-1]["round"] >= run.progress.round
+        if not is_recorded:
+            run.add_record(self._record(run))
+
+    def _record(self, run: Run) -> dict[str, float]:
+        """Return what is recorded of the progress, a number for each column."""
         progress = run.progress
-        if run.rows and run.rows[-1]["round"] >= progress.round:
-            return
         estimate = run.estimate(progress.state)
         objective = self._objective(run, estimate.coefficients)
 
-        row: dict[str, float] = {"round": progress.round}
+        record: dict[str, float] = {"round": progress.round}
         if run.transport.truth is not None:
-            row["relative_error"] = run.relative_error(estimate.x)
+            record["relative_error"] = run.relative_error(estimate.x)
         if objective is not None:
-            row["objective"] = objective
-        row["seconds"] = progress.seconds
-        row["bytes_up"] = progress.bytes_up
-        row["bytes_down"] = progress.bytes_down
-        row["clients"] = progress.clients
-        row["rejected"] = progress.rejected.total()
-        row |= run.aggregator.privacy.extra_metrics(progress.round)
+            record["objective"] = objective
+        record["seconds"] = progress.seconds
+        record["bytes_up"] = progress.bytes_up
+        record["bytes_down"] = progress.bytes_down
+        record["clients"] = progress.n_participants
+        record["rejected"] = progress.rejected.total()
+        record |= run.aggregator.privacy.extra_metrics(progress.round)
         for name, metric in self.metrics.items():
             # Each gets its own copy, because a metric may write into it.
-            row[name] = _as_number(name, metric(estimate.x.copy()))
-
-        if objective is None:
-            run.best = Best(float("nan"), progress.round, progress.state)
-        elif not run.rows or objective < run.best.value or np.isnan(run.best.value):
-            run.best = Best(objective, progress.round, progress.state)
-        run.rows.append(row)  # last, so that Ctrl-C before it leaves nothing out
+            record[name] = _as_number(name, metric(estimate.x.copy()))
+        return record
 
     def _objective(self, run: Run, coefficients: Update) -> float | None:
         """Return the objective of a model; None if none is recorded."""
@@ -441,8 +452,9 @@ class Result:
         One entry per recorded round; row 0 is the start. ``round``; ``relative_error``,
         ||x - x#|| / ||x#||, if the truth is known; ``objective``, f(x), or its mean over
         `objective_on`; ``seconds`` of the method's own work so far (at row 0 the preparation),
-        without what is recorded; ``bytes_up`` and ``bytes_down`` so far; ``clients``, how many took
-        part in every exchange of that round; ``rejected``, how many updates were rejected so far.
+        without what is recorded; ``bytes_up`` and ``bytes_down`` so far, of messages and accepted
+        updates, without what recorded objectives take; ``clients``, how many took part in every
+        exchange of that round; ``rejected``, how many updates were rejected so far.
         With noise also ``epsilon``, spent so far, and no ``objective``: see `GaussianNoise`.
     best : RecordedModel
         The model with the lowest objective on record, never worse than the start; with noise the
@@ -568,7 +580,7 @@ class Watchers:
             self.begun.append(self.waiting.pop(0))
             _hook(self.begun[-1], "begin")(self.run)
 
-    def end_the_run(self) -> bool:
+    def call(self) -> bool:
         """Call all of them with the run; return whether it is over, or one has stopped it."""
         progress = self.run.progress
         stops = [callback(self.run) for callback in self.begun]
@@ -608,9 +620,7 @@ def _hook(callback: Callback, name: str) -> Callable[[Run], object]:
 
 def result_of(run: Run, interrupted: bool = False) -> Result:
     """Return the result of a run."""
-    history = HistoryTable(
-        {name: np.array([row[name] for row in run.rows]) for name in run.rows[0]}
-    )
+    history = HistoryTable({name: run.column(name) for name in run.records[0]})
     record = run.transport.backend_record
     last = _recorded_model(run, Best(float("nan"), run.progress.round, run.progress.state))
     best = _recorded_model(run, run.best)

@@ -142,7 +142,7 @@ class Selection:
         positions = positions_of(atoms, n_outputs)
         return np.union1d(support, positions).astype(np.intp, copy=False)
 
-    def holds(self, support: IndexArray, shape: tuple[int, ...], count: int) -> bool:
+    def is_within(self, support: IndexArray, shape: tuple[int, ...], count: int) -> bool:
         """Return whether a support uses at most `count`, without the atoms in `always_include`."""
         if support.size <= count:
             return True

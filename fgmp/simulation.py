@@ -23,7 +23,7 @@ from ._support.validation import (
     check_seed,
     short_repr,
 )
-from ._support.warnings import say_that_nobody_answered, suppress_advice, warn_user
+from ._support.warnings import suppress_advice, warn_of_no_answers, warn_user
 from .aggregation import Aggregator, Mean
 from .backends import BackendRecord, Kernel, find_kernel
 from .data import Client, Features, Federation
@@ -103,7 +103,7 @@ class LocalClients(Transport):
         """
         return self._record
 
-    def prepare(self, method: Method) -> LocalClients:
+    def for_method(self, method: Method) -> LocalClients:
         """Return the clients in the coordinates of a method, for one run."""
         features = method.dictionary.products(self.federation.features)
         if features is self.federation.features:
@@ -203,7 +203,7 @@ def transport_to(name: str, clients: object) -> Transport:
     check_protocol(
         name,
         clients,
-        ("prepare", "run_clients", "objectives", "identity"),
+        ("for_method", "run_clients", "objectives", "identity"),
         "a Federation, or another transport, of a subclass of fgmp.Transport",
     )
     for member in _MEMBERS_OF_TRANSPORTS:
@@ -342,8 +342,10 @@ def simulate(
         try:
             try:
                 watchers.begin()
-                while not watchers.end_the_run():  # after round T, or if a callback says so
+                is_over = watchers.call()
+                while not is_over:  # after round T it is, or if a callback says so
                     run.progress = run_round(run)
+                    is_over = watchers.call()
             except BaseException as error:
                 watchers.end_after(error)
                 raise
@@ -352,7 +354,7 @@ def simulate(
             _warn_on_outcome(run, result)
             return result
         except KeyboardInterrupt as interrupt:
-            if run.rows:
+            if run.records:
                 _attach_result(interrupt, run)
             raise
 
@@ -372,10 +374,10 @@ def _prepared_run(
     The parameters are those of `simulate`.
     """
     began = time.perf_counter()
-    transport = clients.prepare(method)
+    transport = clients.for_method(method)
     cohort_size = check_cohort(cohort_size, len(transport.weights))
     n_exchanges = len(method.exchanges())
-    aggregator = aggregator.prepare(transport.info, cohort_size, n_exchanges, rounds)
+    aggregator = aggregator.for_run(transport.info, cohort_size, n_exchanges, rounds)
     if state is not None and aggregator.privacy.spends_epsilon:
         raise ValueError(
             "state is given to a run with noise, whose epsilon would begin anew; expected None: to "
@@ -431,7 +433,8 @@ def _warn_on_outcome(run: Run, result: Result) -> None:
     """
     method_name = type(run.method).__name__
     if run.progress.round and not run.progress.counted:
-        say_that_nobody_answered(method_name, run.progress.round, run.progress.rejected)
+        expected = str(run.method.exchanges()[0].update_spec(run.progress.state))
+        warn_of_no_answers(method_name, run.progress.round, run.progress.rejected, expected)
         return
     objective = result.history.get("objective", np.full(1, np.nan))
     if np.isnan(objective).all():

@@ -40,7 +40,7 @@ from ._support.validation import (
     validate_number_field,
 )
 from ._support.warnings import convergence_warning
-from .data import Client
+from .data import Client, draw_minibatches
 from .dictionaries import Atoms
 from .losses import Expansion, Loss
 from .sparse_model import Array, IndexArray, NonFiniteUpdate, SparseModel
@@ -117,11 +117,11 @@ class RestrictedProblem:
                 indices = used_index * n_outputs + merged % n_outputs
         return cls(columns, client.targets, client.loss, dictionary, merged, indices, n_outputs)
 
-    def on_rows(self, rows: IndexArray | None) -> Self:
-        """Return the problem of some of the rows, or of all if `rows` is None."""
-        if rows is None:
+    def on_rows(self, batch: IndexArray | None) -> Self:
+        """Return the problem of a minibatch, given the indices of its rows; None is all rows."""
+        if batch is None:
             return self
-        return replace(self, columns=self.columns[rows], targets=self.targets[rows])
+        return replace(self, columns=self.columns[batch], targets=self.targets[batch])
 
     def in_precision(self, dtype: np.dtype[Any]) -> Self:
         """Return the problem with columns and real targets of a precision."""
@@ -244,7 +244,7 @@ class Exact(Solver):
         # By normal equations that are refined, and by the singular value decomposition if these are
         # nearly singular.
         metric = None
-        if not problem.dictionary.orthonormal:
+        if not problem.dictionary.is_orthonormal:
             metric = problem.dictionary.inner_products(problem.merged)
         return least_squares(problem.columns, problem.targets, metric)
 
@@ -296,10 +296,9 @@ class SGD(Solver):
         """Return the coefficients after the last step."""
         learning_rate = float(self.learning_rate)  # a NumPy float64 would widen float32
         alpha = start
-        on_merged_atoms = Client(problem.columns, problem.targets, problem.loss)
-        for rows in on_merged_atoms.minibatches(rng, self.batch_size, self.steps):
-            batch = problem.on_rows(rows)
-            alpha = alpha - learning_rate * batch.gradient(batch.predictions(alpha))
+        for batch in draw_minibatches(rng, len(problem.targets), self.batch_size, self.steps):
+            part = problem.on_rows(batch)
+            alpha = alpha - learning_rate * part.gradient(part.predictions(alpha))
         return alpha
 
 
@@ -407,7 +406,7 @@ class SecondOrderProblem(RestrictedProblem):
 
         Each output has those of the span of its own atoms.
         """
-        if self.dictionary.orthonormal:
+        if self.dictionary.is_orthonormal:
             return self
 
         atoms, outputs = np.divmod(self.merged, self.n_outputs)

@@ -83,13 +83,13 @@ class UpdateSpec:
     shape : tuple of int
         Shape of the update as a dense array.
     dtype : dtype, default float64
-    most : int or None
+    max_nonzeros : int or None
         The update is a sparse model with at most this many entries, counted as `selection` counts
         them. None means that it is a dense array.
-    near : ndarray, SparseModel or None
-        The model that was sent, if updates are models: noise clips their difference from it. None
-        means that updates are sums: noise clips the update itself, and `Median` and `TrimmedMean`
-        refuse them.
+    reference : ndarray, SparseModel or None
+        What updates differ little from: the model that was sent, if they are models, and an array
+        of zeros, if they are changes of it. Noise clips the difference from it. None means that
+        they are sums (`is_sum`), such as gradients or Hessians: noise clips the sum itself.
     selection : Selection
 
     Examples
@@ -98,7 +98,7 @@ class UpdateSpec:
 
     >>> import fgmp
     >>> import numpy as np
-    >>> spec = fgmp.UpdateSpec(shape=(4,), most=2)
+    >>> spec = fgmp.UpdateSpec(shape=(4,), max_nonzeros=2)
     >>> print(spec.validate(fgmp.SparseModel.of(np.array([0.0, 1.0, 0.0, 2.0]))))
     None
     >>> print(spec.validate(fgmp.SparseModel.of(np.ones(4))), spec.validate(np.ones(4)))
@@ -107,16 +107,25 @@ class UpdateSpec:
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any] = np.dtype(np.float64)
-    most: int | None = None
-    near: Update | None = None
+    max_nonzeros: int | None = None
+    reference: Update | None = None
     selection: Selection = PER_OUTPUT
+
+    def __str__(self) -> str:
+        kind = "an array" if self.max_nonzeros is None else "a SparseModel"
+        return f"{kind} of {self.dtype} with shape {self.shape}"
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether updates are sums, which only a mean may combine, and no models."""
+        return self.reference is None
 
     @property
     def centre(self) -> Array:
-        """The model that was sent, or zero for sums, as a row of the table."""
-        if self.near is None:
+        """The reference, or zero for sums, as a row of the table."""
+        if self.reference is None:
             return np.zeros(prod(self.shape))
-        return dense(self.near).reshape(-1)
+        return dense(self.reference).reshape(-1)
 
     def validate(self, update: Any) -> RejectReason | None:
         """Return why an update has to be rejected, or None if it fits this spec.
@@ -158,7 +167,7 @@ class UpdateSpec:
         rows = [updates[int(position)] for position in accepted]
 
         entries = None
-        if self.most is None:
+        if self.max_nonzeros is None:
             values = self._dense_rows(rows)
         else:
             row_of_entry = np.repeat(np.arange(len(rows)), [len(model.support) for model in rows])
@@ -254,8 +263,8 @@ class Updates(NamedTuple):
         shares: Array = self.weights / self.weights.sum()
         return shares
 
-    def rows(self) -> Array:
-        """Return the updates as dense rows, shape (n_rows, n_columns)."""
+    def stacked(self) -> Array:
+        """Return the updates as the rows of a dense matrix, shape (n_rows, n_columns)."""
         if self.entries is None:
             return self.values
         shape = len(self.accepted), prod(self.update_spec.shape)
@@ -275,7 +284,7 @@ class Updates(NamedTuple):
 def _has_layout(update_spec: UpdateSpec, update: Any) -> bool:
     """Whether an update has the kind, the type and the shape of a spec."""
     is_sparse = isinstance(update, SparseModel)
-    if is_sparse != (update_spec.most is not None):
+    if is_sparse != (update_spec.max_nonzeros is not None):
         return False
     values = update.values if is_sparse else update
     if not isinstance(values, np.ndarray) or values.dtype != update_spec.dtype:
@@ -290,11 +299,11 @@ def _reason_of_support(update_spec: UpdateSpec, support: IndexArray) -> RejectRe
     if not len(support):
         return None
     shape = update_spec.shape
-    most = update_spec.most
+    count = update_spec.max_nonzeros
     in_range = support[0] >= 0 and support[-1] < prod(shape)
     if not in_range or (support[1:] <= support[:-1]).any():
         return RejectReason.INDICES
-    if most is not None and not update_spec.selection.holds(support, shape, most):
+    if count is not None and not update_spec.selection.is_within(support, shape, count):
         return RejectReason.TOO_MANY
     return None
 

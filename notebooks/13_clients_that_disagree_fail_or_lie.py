@@ -228,7 +228,7 @@ def honest(m, seed):
 
 
 def run(fed, seed, *faults, **options):
-    method = fgmp.FedGradMP(sparsity, local_iterations, min(batch_size, fed.rows[0]))
+    method = fgmp.FedGradMP(sparsity, local_iterations, min(batch_size, fed.n_rows[0]))
     return fgmp.simulate(method, fgmp.Faulty(fed, *faults), rounds, rng=seed, **options)
 
 

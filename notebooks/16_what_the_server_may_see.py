@@ -109,7 +109,7 @@ lengths = [np.linalg.norm(gradient) for gradient in gradients]
 clip = float(np.median(lengths))
 clipped = [gradient * min(1, clip / length) for gradient, length in zip(gradients, lengths, strict=True)]
 fed = fgmp.Federation.from_arrays([pixels[[i]] for i in mine], [digits[[i]].astype(float) for i in mine])
-multiple = fgmp.GaussianNoise(image_epsilon, clip, insecure_seed=seed).prepare(fed.info, n_clients, 1, 1).multiplier
+multiple = fgmp.GaussianNoise(image_epsilon, clip, insecure_seed=seed).for_run(fed.info, n_clients, 1, 1).multiplier
 noisy = np.mean(clipped, axis=0) + rng.normal(0, multiple * 2 * clip / n_clients, gradients[0].shape)
 
 # %% tags=["headline", "hide-input"]
@@ -215,7 +215,7 @@ print(f"megabytes until recovery is exact: {megabytes[0, 0]:.2g} under masks, {m
 # then changes the probability of any model by a factor of at most $e^\epsilon$, up to $\delta = 10^{-5}$. That factor
 # is 1.6 at epsilon 0.5, 7.4 at 2 and 2981 at 8: only the smallest of the three hides a client well, and the largest
 # promises next to nothing. The server adds the noise. It protects against whoever sees the model, not against the
-# server (for that there is `then=fgmp.SecureSum()`).
+# server (for that there is `aggregator=fgmp.SecureSum()`).
 #
 # Noise is divided by the number of clients, so that number decides. The runs have 50 features, three atoms, ten rows a
 # client, and clips from other data of the same kind; a consortium of hospitals may have 12 clients. They use an

@@ -67,7 +67,7 @@ from fgmp.run.serialization import to_json
 shape = dict(n_clients=n_clients, n_samples=n_samples, n_features=n_features, sparsity=sparsity)
 fed = fgmp.make_sparse_regression(**shape, heterogeneity=0.0, variance_decay=0.2, rng=seed)
 known = fed.info
-print(f"{len(known.rows)} clients with {known.rows} rows of {known.n_features} features, {known.loss}")
+print(f"{len(known.n_rows)} clients with {known.n_rows} rows of {known.n_features} features, {known.loss}")
 
 # %%
 method = fgmp.FedGradMP(sparsity, local_iterations=2, batch_size=n_samples // 2)

@@ -41,9 +41,9 @@ class Away:
             raise AttributeError(name)
         return getattr(self.transport, name)
 
-    def prepare(self, method):
+    def for_method(self, method):
         """Return the same around the prepared transport."""
-        return Away(self.transport.prepare(method), self.client_id, self.missed, self.sums)
+        return Away(self.transport.for_method(method), self.client_id, self.missed, self.sums)
 
     def is_missed(self):
         """Count a sum, and return whether the client misses it."""
@@ -107,7 +107,7 @@ def record_released_sums():
     def record_updates(self, transport, call, message, cohort):
         seen = collect(self, transport, call, message, cohort)
         if not seen.is_empty:
-            (mean,) = seen.rows()  # the server sees one row, and no more
+            (mean,) = seen.stacked()  # the server sees one row, and no more
             client_ids = np.asarray(transport.info.client_ids)[cohort][seen.accepted]
             members = frozenset(client_ids.tolist())
             released.append(ReleasedSum(members, call.exchange, message, mean))

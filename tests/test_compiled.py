@@ -620,7 +620,7 @@ def test_a_loop_that_cannot_be_compiled_is_said_once_and_the_run_goes_on(name, m
     """One warning has the reason, and the run ends at the bits of the reference."""
 
     class Failing:
-        def prepare(self, *given):
+        def compiled_for(self, *given):
             raise RuntimeError("LLVM")
 
     monkeypatch.setattr(dispatch, "_FAILED_LOOPS", set())

@@ -265,11 +265,11 @@ def test_private_fit_runs_fedgradmp_alone_within_its_epsilon(monkeypatch):
     """Neither units, nor a path, nor a refit is computed from exact sums."""
     X, y, groups = regression_table(n_rows=1200)
     methods = set()
-    prepare = fgmp.LocalClients.prepare
+    for_method = fgmp.LocalClients.for_method
     monkeypatch.setattr(
         fgmp.LocalClients,
-        "prepare",
-        lambda self, method: methods.add(type(method)) or prepare(self, method),
+        "for_method",
+        lambda self, method: methods.add(type(method)) or for_method(self, method),
     )
     model = fgmp.FedGradMPRegressor(3, private=NOISE, rounds=2, **WITHOUT_EXACT_SUMS)
     model.fit(X, y, groups)

@@ -103,7 +103,7 @@ def test_round_allocates_nothing_for_other_clients():
     n_clients = 40_000
     federation = Federation.from_arrays(np.ones((n_clients, 1, 2)), np.ones((n_clients, 1)))
     method = fgmp.FedGradMP(1)
-    transport = LocalClients(federation).prepare(method)
+    transport = LocalClients(federation).for_method(method)
     progress = Progress(0, method.start(transport.info))
     run = Run(method, transport, Streams(0), Mean(), 10, 3, fgmp.History(), progress)
     for _ in range(3):  # the first time more is made, once

@@ -478,5 +478,5 @@ def test_rows_in_their_own_units_are_those_of_each_group(are_neighbours):
     np.testing.assert_array_equal(indices, [0, 1, 2])
     np.testing.assert_allclose(objectives, expected, rtol=1e-12)
     np.testing.assert_allclose(rows.weights, [mask.sum() / 28 for mask in taken], rtol=1e-12)
-    assert list(rows.info.rows) == [mask.sum() for mask in taken]
+    assert list(rows.info.n_rows) == [mask.sum() for mask in taken]
     assert rows.objectives(x, np.array([2]))[1] == pytest.approx(expected[2:], rel=1e-12)

@@ -38,7 +38,7 @@ def insecure_noise(epsilon, clip, seed=0, **more):
 
 
 def prepared_noise(noise, n_clients, cohort_size, exchanges, rounds):
-    return noise.prepare(
+    return noise.for_run(
         ProblemInfo(
             2, fgmp.SquaredLoss(), [1] * n_clients, range(n_clients), np.ones(n_clients) / n_clients
         ),
@@ -182,7 +182,7 @@ def test_cohorts_with_noise_are_uniform():
 def test_private_round_is_that_by_hand(then, fault, gone):
     """The model plus the mean of clipped steps plus noise, with any client dropped."""
     method = fgmp.FedAvg(learning_rate=0.1)
-    noise = fgmp.GaussianNoise(2.0, 0.05, then=then)
+    noise = fgmp.GaussianNoise(2.0, 0.05, aggregator=then)
     small = fgmp.Federation.from_clients(FED.clients[:4], [1.0, 2.0, 3.0, 2.0], truth=FED.truth)
     contexts = []
     honest = NoisyMeans.noise_on_sum
@@ -255,11 +255,11 @@ def test_repeated_round_with_other_data_has_other_noise():
     method = fgmp.FedAvg(learning_rate=0.1)
     sums = []
     for federation in (FED, FED, changed):
-        transport = fgmp.LocalClients(federation).prepare(method)
+        transport = fgmp.LocalClients(federation).for_method(method)
         (exchange,) = method.exchanges()
         call = Call(exchange, exchange.update_spec(np.zeros(20)), 0, 1, Streams(3))
         seen = private.privacy.collect(transport, call, np.zeros(20), np.arange(40))
-        sums.append(seen.rows()[0])
+        sums.append(seen.stacked()[0])
     np.testing.assert_array_equal(sums[0], sums[1])
     deviation = private.multiplier * 2 * 0.5 / 40
     assert 0.1 * deviation < np.std(sums[2] - sums[0]) / 2**0.5 < 10 * deviation
@@ -367,7 +367,7 @@ def test_replacing_a_client_moves_a_sum_by_at_most_its_sensitivity(
         Client(features, scale * rng.standard_normal(rows), FED.loss, before[-1].client_id),
     ]
     noise = insecure_noise(
-        1.0, clip, then=fgmp.SecureSum(resolution=clip * 2.0**-40) if masked else fgmp.Mean()
+        1.0, clip, aggregator=fgmp.SecureSum(resolution=clip * 2.0**-40) if masked else fgmp.Mean()
     )
     faults = () if fault is None else [FAULTS[fault]([before[-1].client_id])]
     # Accounting takes seconds, and is not tested here.

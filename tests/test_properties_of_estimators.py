@@ -226,7 +226,7 @@ def test_held_out_row_changes_no_training_data(intercept, standardize):
 
     def kept(self, *arguments, **options):
         make(self, *arguments, **options)
-        if sum(self.rows) == 32:  # four of five folds train
+        if sum(self.n_rows) == 32:  # four of five folds train
             tables[-1].append(
                 [np.copy(part) for c in self.clients for part in (c.features, c.targets)]
             )

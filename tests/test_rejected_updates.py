@@ -70,9 +70,9 @@ class Hostile(Faulty):
         self.change = change
         self.client_indices = client_indices
 
-    def prepare(self, method):
+    def for_method(self, method):
         """Return the same around the prepared transport."""
-        inner = self.transport.prepare(method)
+        inner = self.transport.for_method(method)
         return Hostile(inner, self.exchange_index, self.change, self.client_indices)
 
     def run_clients(self, call, message, cohort):
@@ -92,7 +92,7 @@ def malformed_cases():
         state = method.start(FED.info)
         for index, exchange in enumerate(method.exchanges()):
             update_spec = exchange.update_spec(state)
-            tables = (MALFORMED, MALFORMED_SPARSE) if update_spec.most else (MALFORMED,)
+            tables = (MALFORMED, MALFORMED_SPARSE) if update_spec.max_nonzeros else (MALFORMED,)
             for reason, changes in (item for table in tables for item in table.items()):
                 for how, change in changes.items():
                     case = (method, index, change, reason)
@@ -270,7 +270,7 @@ def cohort_size_for(method, aggregator):
     _, cohort_size = AGGREGATORS[aggregator]
     if isinstance(method, fgmp.SharedSupportGradMP):
         if aggregator in ("median", "trimmed"):
-            pytest.skip("refused: its updates are no models near one another")
+            pytest.skip("refused: its updates are sums")
         if aggregator == "secure":
             return None  # sums of second derivatives are refused to cohorts
     return cohort_size

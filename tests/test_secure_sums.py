@@ -154,7 +154,7 @@ def test_clients_that_drop_out_are_left_out_of_the_sum_and_of_its_weights():
         )
         np.testing.assert_allclose(secure.x, plain.x, atol=1e-8)
         np.testing.assert_array_equal(secure.history["clients"], [0, 4, 4, 4])
-    secure = fgmp.SecureSum(1e-24).prepare(FED.info, 6, 1, 1).privacy
+    secure = fgmp.SecureSum(1e-24).for_run(FED.info, 6, 1, 1).privacy
     assert np.isnan(secure.objective(CLIENTS, np.zeros(40), np.arange(6)))  # beyond the range
 
 
@@ -174,7 +174,7 @@ def test_the_threshold_is_that_of_objectives_too():
     """With too few clients the objective is NaN, and with all six it is the plain one."""
     asked = np.zeros(40), np.arange(6)
     for threshold, n_clients in ((6, 5), (4, 3), (5, 4)):
-        secure = fgmp.SecureSum(threshold=threshold).prepare(FED.info, 6, 1, 1).privacy
+        secure = fgmp.SecureSum(threshold=threshold).for_run(FED.info, 6, 1, 1).privacy
         assert np.isnan(secure.objective(CLIENTS, asked[0], np.arange(n_clients)))
         assert secure.objective(CLIENTS, *asked) == pytest.approx(FED.objective(asked[0]))
 
@@ -188,7 +188,7 @@ def test_a_sum_of_losses_below_zero_is_none(monkeypatch):
         return reported, np.where(reported == 0, values - 1000, values)
 
     monkeypatch.setattr(fgmp.LocalClients, "objectives", adversarial)
-    secure = fgmp.SecureSum().prepare(FED.info, 6, 1, 1).privacy
+    secure = fgmp.SecureSum().for_run(FED.info, 6, 1, 1).privacy
     assert np.isnan(secure.objective(CLIENTS, np.zeros(40), np.arange(6)))
 
 
@@ -266,6 +266,6 @@ def test_method_that_overrides_its_update_inherits_no_declaration(base):
 def test_objectives_of_an_undeclared_method_are_in_the_ledger():
     """The first objective may not stand beside the sums of an update that may hold it."""
     for declared, with_objectives in (({}, True), ({"holds_objective": False}, False)):
-        secure = fgmp.SecureSum().prepare(FED.info, 6, 1, 1).privacy
+        secure = fgmp.SecureSum().for_run(FED.info, 6, 1, 1).privacy
         secure.check_method(SendsHessians(**declared), FED.info, 6)
         assert secure.secure.ledger.with_objectives == with_objectives

@@ -56,14 +56,14 @@ def test_selection_keeps_what_sorting_keeps(kind, values, count, included):
     np.testing.assert_array_equal(
         values.reshape(-1)[selection.select_from(SparseModel.of(values), count)], values[inside]
     )
-    assert selection.holds(np.flatnonzero(expected), values.shape, count)
+    assert selection.is_within(np.flatnonzero(expected), values.shape, count)
     counted = np.delete(expected.reshape(len(values), -1), included, axis=0)
     held = {
         "output": counted.sum(axis=0).max(),
         "atom": counted.any(axis=1).sum(),
         "all": counted.sum(),
     }[kind]
-    assert held == 0 or not selection.holds(np.flatnonzero(expected), values.shape, held - 1)
+    assert held == 0 or not selection.is_within(np.flatnonzero(expected), values.shape, held - 1)
 
 
 def test_hard_threshold_keeps_nan_and_infinity():
@@ -251,7 +251,7 @@ def test_pursuit_of_integers_ends_with_at_most_the_count(kind, seed, count, firs
     for make, support in found.items():
         assert np.array_equal(np.unique(support), support)
         assert set(fixed) <= set(support) <= set(range(2 * d))
-        assert make(first).holds(support, (d, 2), count)
+        assert make(first).is_within(support, (d, 2), count)
     expected = in_fractions(gram, correlations[:, 0], count, first)
     if expected is not None:
         np.testing.assert_array_equal(alone, expected)
@@ -306,7 +306,7 @@ def test_run_in_a_structured_dictionary_ends(name, fixed, make):
         ):
             with Bounded(200_000):
                 result = fgmp.simulate(method, federation, 3, rng=0)
-            assert selection.holds(result.support, result.coefficients.shape, 2)
+            assert selection.is_within(result.support, result.coefficients.shape, 2)
 
 
 @pytest.mark.parametrize(

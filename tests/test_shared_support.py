@@ -35,7 +35,7 @@ def test_shared_support_without_elimination_is_gradmp_on_pooled_data(seed, spars
     shared = fgmp.SharedSupportGradMP(sparsity, dictionary=dictionary, pruning="largest")
     gradmp = fgmp.FedGradMP(sparsity=sparsity, local_iterations=1, dictionary=dictionary)
     # Without the server of FedGradMP, whose projection may select other coherent atoms.
-    (client,) = fgmp.LocalClients(federation.pooled()).prepare(gradmp).clients
+    (client,) = fgmp.LocalClients(federation.pooled()).for_method(gradmp).clients
     x = SparseModel.zero((dictionary.n_atoms(20),))
     for rounds in (1, 2, 3):
         ours = fgmp.simulate(shared, federation, rounds, rng=0)
@@ -59,7 +59,7 @@ def test_newton_in_a_dictionary_gives_minimum_norm_signal():
     support = np.arange(8)
     point = SupportState(SparseModel(support, np.ones(8), (30,)))
     solver = fgmp.NewtonOnSupport(dictionary=dictionary)
-    clients = fgmp.LocalClients(federation).prepare(solver).clients
+    clients = fgmp.LocalClients(federation).for_method(solver).clients
     answers = [solver.client_update(client, solver.message(point), None) for client in clients]
     end = solver.server_update(point, federation.weights @ np.array(answers))
     found = dictionary.synthesise(end.model.dense())
@@ -365,7 +365,7 @@ def test_elimination_keeps_as_many_as_the_selection_holds():
     sizes = {fgmp.PerOutput(): 6, Overall(): 2, fgmp.PerAtom(): 6, fgmp.PerAtom((1,)): 9}
     for selection, size in sizes.items():
         found = eliminated(b, A.T @ A, np.empty(0, np.intp), 2, selection)
-        assert selection.holds(found.support, (4, 3), 2)
+        assert selection.is_within(found.support, (4, 3), 2)
         assert len(found.support) == size
         assert 1 not in selection.always_include or {3, 4, 5} <= set(found.support)
 

@@ -166,6 +166,18 @@ def test_run_with_diverging_updates_alone_warns_of_the_learning_rate():
     assert "rejected updates: 4 not_finite. What helps: smaller" in message
 
 
+def test_run_with_malformed_updates_alone_says_what_was_expected(backend):
+    """A method of one's own that computes in another precision finds out which is expected."""
+
+    class Narrow(fgmp.FedAvg):
+        def client_update(self, client, w, rng):
+            return super().client_update(client, w, rng).astype(np.float32)
+
+    (message,), _ = advice_of(Narrow(learning_rate=0.1), one_feature_regression((30, 30)), 2)
+    words = "rejected updates: 4 malformed. Each has to be an array of float64 with shape ("
+    assert words in message
+
+
 def test_resumed_run_that_had_updates_does_not_warn(tmp_path, backend):
     """The whole run counts, not the part of it in this process, which had no update."""
 

@@ -147,14 +147,14 @@ def is_called_by_model_selection() -> bool:
     return False
 
 
-def warn_of_small_batches(batch_size: int | None, rows: Sequence[int]) -> None:
+def warn_of_small_batches(batch_size: int | None, n_rows: Sequence[int]) -> None:
     """Warn if clients have fewer rows than a minibatch.
 
     Parameters
     ----------
     batch_size : int or None
         None is all rows, and never a reason to warn.
-    rows : sequence of int
+    n_rows : sequence of int
         The numbers of rows of the clients.
 
     Raises
@@ -164,33 +164,31 @@ def warn_of_small_batches(batch_size: int | None, rows: Sequence[int]) -> None:
     """
     if batch_size is None:
         return
-    check_integer("batch_size", batch_size, at_most=max(rows), why="the rows of the largest client")
-    small = [count for count in rows if count < batch_size]
+    largest = max(n_rows)
+    check_integer("batch_size", batch_size, at_most=largest, why="the rows of the largest client")
+    small = [count for count in n_rows if count < batch_size]
     if small:
         warn_user(
-            f"batch_size is {batch_size}, and {_clients_have(small, rows)} fewer rows, the "
+            f"batch_size is {batch_size}, and {_clients_have(small, n_rows)} fewer rows, the "
             f"smallest {min(small)}: they use all their rows in every step; a smaller batch_size "
             "treats all clients alike"
         )
 
 
-def warn_of_few_rows(coefficients: int, rows: Sequence[int], most: int | None = None) -> None:
+def warn_of_few_rows(coefficients: int, n_rows: Sequence[int]) -> None:
     """Warn if clients have few rows for the number of coefficients that they solve for.
 
     Parameters
     ----------
     coefficients : int
-    rows : sequence of int
+    n_rows : sequence of int
         The numbers of rows of the clients.
-    most : int, optional
-        The largest number of rows that is few, by default `coefficients`.
     """
-    most = coefficients if most is None else most
-    small = [count for count in rows if count <= most]
+    small = [count for count in n_rows if count <= coefficients]
     if small:
         warn_user(
             f"every client solves for up to {coefficients} coefficients (3 tau and what always "
-            f"stays, or all), and {_clients_have(small, rows)} no more than {most} rows, the "
+            f"stays, or all), and {_clients_have(small, n_rows)} no more than {coefficients} rows, the "
             f"smallest {min(small)}: solving exactly they fit their noise, and their average finds "
             'fewer of the right atoms; SharedSupportGradMP (method="shared" of an estimator) is '
             "made for such clients, or take a smaller sparsity, or solver=GradientDescent(steps=5) "
@@ -198,13 +196,13 @@ def warn_of_few_rows(coefficients: int, rows: Sequence[int], most: int | None = 
         )
 
 
-def _clients_have(small: Sequence[int], rows: Sequence[int]) -> str:
+def _clients_have(small: Sequence[int], n_rows: Sequence[int]) -> str:
     """Return the words "2 of 7 clients have"."""
     verb = "has" if len(small) == 1 else "have"
-    return f"{len(small)} of {len(rows)} clients {verb}"
+    return f"{len(small)} of {len(n_rows)} clients {verb}"
 
 
-def say_that_nobody_answered(what: str, rounds: int, rejected: Mapping[str, int]) -> None:
+def warn_of_no_answers(what: str, rounds: int, rejected: Mapping[str, int], expected: str) -> None:
     """Warn that no round counted, so that the model is the one of the start.
 
     Parameters
@@ -214,6 +212,8 @@ def say_that_nobody_answered(what: str, rounds: int, rejected: Mapping[str, int]
     rounds : int
     rejected : mapping of str to int
         How many updates were rejected for each reason.
+    expected : str
+        What an update has to be.
     """
     plural = "s" if rounds != 1 else ""
     message = (
@@ -222,6 +222,8 @@ def say_that_nobody_answered(what: str, rounds: int, rejected: Mapping[str, int]
     if rejected:
         counts = ", ".join(f"{count} {reason}" for reason, count in sorted(rejected.items()))
         message += f"; rejected updates: {counts}"
+    if "malformed" in rejected:
+        message += f". Each has to be {expected}"
     if "not_finite" in rejected:
         message += ". What helps: smaller or fewer local steps (learning_rate, local_iterations)"
     warn_user(message)

@@ -284,7 +284,7 @@ def add_noise(federation: Federation, noise_variance: float, rng: Seed = None) -
     noise = [
         seeded(seed, _NOISE, client_id).standard_normal(n_rows)
         for client_id, n_rows in zip(
-            federation.client_ids.tolist(), federation.rows.tolist(), strict=True
+            federation.client_ids.tolist(), federation.n_rows.tolist(), strict=True
         )
     ]
     targets = federation.targets + deviation * np.concatenate(noise)

@@ -238,7 +238,7 @@ def bootstrap_clients(
         As in `Session`.
     """
     check_is_fitted(model)
-    n_clients = len(clients.info.rows)
+    n_clients = len(clients.info.n_rows)
     check_integer("n_clients", n_clients, at_least=2, why="of a bootstrap over clients")
     resample = _model_of_resamples(model, choose_again)
     least = _fewest_clients(resample, n_clients)

@@ -293,7 +293,7 @@ def _identifiable(
 
 def _why_no_products(settings: FitSettings) -> str:
     """Return why outer products are not asked for, or "" if they are."""
-    n_clients = len(settings.info.rows)
+    n_clients = len(settings.info.n_rows)
     if n_clients < 2:
         return "all rows are one group"
     if settings.parameters.secure and n_clients < LEAST_CLIENTS_UNDER_MASKS:
@@ -315,7 +315,7 @@ def _covariance(
     """Return the covariance in the units of the data that follows from the sums."""
     standardization = stats.standardization
     n = settings.n_counted
-    n_groups = len(settings.info.rows)
+    n_groups = len(settings.info.n_rows)
     k = len(model.support)
     basis = np.eye(k)
     if settings.loss.is_shift_invariant:

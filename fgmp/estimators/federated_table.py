@@ -331,7 +331,7 @@ class RowsOfTable(Transport):
             np.dtype(np.float64),
         )
 
-    def prepare(self, method: Method) -> RowsOfTable:
+    def for_method(self, method: Method) -> RowsOfTable:
         """Return the transport itself: sums have no dictionary."""
         return self
 

@@ -94,7 +94,7 @@ def take_newton_steps(
         after = run.progress.state
         if run.progress.round == 1:
             starts.append(after)
-        return _has_converged(after, ridge, n, tolerance) or run.progress.clients == 0
+        return _has_converged(after, ridge, n, tolerance) or run.progress.n_participants == 0
 
     result = session.run(
         method,

@@ -123,7 +123,7 @@ def intercepts_by_newton(
     if settings.parameters.secure:
         return common, None
 
-    n_clients = len(settings.info.rows)
+    n_clients = len(settings.info.n_rows)
     method = OwnIntercepts(n_clients, settings.n_outputs)
     sums = session.query(method, clients, (model,))[-1]
     is_sent = sums[-1] > 0

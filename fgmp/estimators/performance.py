@@ -262,13 +262,13 @@ def _measure(model: LinearModel, clients: FitClients, names: Sequence[Any], by: 
     n_outcomes = loss.n_outputs
     if by == "groups":
         table = _of_clients(session, message, n_outcomes, len(measures), model.min_rows)
-        rows = list(clients.info.rows)
+        rows = list(clients.info.n_rows)
         few = _note_on_few_rows(model, None, sum(rows)) if np.isnan(table).any() else []
         groups = [str(name) for name in names]
     else:
         table, n_measured = _of_all_rows(session, message, loss, n_outcomes, model.min_rows)
         rows = [n_measured]
-        few = _note_on_few_rows(model, n_measured, sum(clients.info.rows))
+        few = _note_on_few_rows(model, n_measured, sum(clients.info.n_rows))
         groups = [f"all {len(names)} groups"]
 
     columns: dict[str, Array] = {"group": np.repeat(np.array(groups, object), n_outcomes)}
@@ -317,7 +317,7 @@ def _of_clients(
     session: Session, message: State, n_outcomes: int, n_measures: int, min_rows: int
 ) -> Array:
     """Return the measures of each client, shape (n_clients, n_outcomes, n_measures)."""
-    n_clients = len(session.clients.info.rows)
+    n_clients = len(session.clients.info.n_rows)
     method = ClientPerformance(n_outcomes, min_rows, n_clients, n_measures)
     return method.measured(session.query(method, session.clients.transport(), message))
 

@@ -175,7 +175,7 @@ def intercepts_from_means(
         The intercept, which is not used, and the coefficients in the units of the data.
     """
     settings = session.settings
-    n_indices = len(settings.info.rows)
+    n_indices = len(settings.info.n_rows)
     level = 0.0
     unit = 1.0
     if settings.parameters.secure:  # so that masks hide numbers near one

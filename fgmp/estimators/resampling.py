@@ -110,9 +110,9 @@ class ReweightedTransport(Transport):
         self.weights = self.info.weights
         self.truth = transport.truth
 
-    def prepare(self, method: Method) -> ReweightedTransport:
+    def for_method(self, method: Method) -> ReweightedTransport:
         """Return the transport for a run of a method."""
-        return ReweightedTransport(self.transport.prepare(method), self.drawn, self.counts)
+        return ReweightedTransport(self.transport.for_method(method), self.drawn, self.counts)
 
     @property
     def masked_sum(self) -> Callable[..., Any] | None:
@@ -148,7 +148,7 @@ def _reweighted(info: ProblemInfo, drawn: IndexArray, counts: IndexArray) -> Pro
     weights = (info.weights * counts)[drawn]
     return replace(
         info,
-        rows=[info.rows[index] for index in drawn.tolist()],
+        n_rows=[info.n_rows[index] for index in drawn.tolist()],
         client_ids=[info.client_ids[index] for index in drawn.tolist()],
         weights=weights / weights.sum(),
     )

@@ -541,12 +541,12 @@ def cross_validate(
         )
 
     # Clients that hold out nothing return zeros.
-    holds_out = np.ones(len(info.rows), bool)
+    holds_out = np.ones(len(info.n_rows), bool)
     client_folds: tuple[int, ...] = ()
     if settings.folds == "groups":
         # By the ids of clients, of which a resample lacks some.
         of_ids = np.full(max(info.client_ids) + 1, -1)
-        of_ids[list(info.client_ids)] = deal_clients(len(info.rows), len(folds), session.seed)
+        of_ids[list(info.client_ids)] = deal_clients(len(info.n_rows), len(folds), session.seed)
         client_folds = tuple(of_ids.tolist())
     else:
         holds_out = _folds_by_client(session) > 0
@@ -598,7 +598,7 @@ def _per_square(settings: FitSettings, shares: Array) -> float:
 def group_folds(session: Session) -> list[GroupFold]:
     """Return folds of whole clients, or raise a ValueError if there are too few clients."""
     settings = session.settings
-    n_clients = len(settings.info.rows)
+    n_clients = len(settings.info.n_rows)
     n_folds = n_group_folds(n_clients, settings.parameters.n_folds, settings.parameters.secure)
     if n_folds < 2:
         expected = "four, of whom masks hide two and two" if settings.parameters.secure else "two"
@@ -623,7 +623,7 @@ def _folds_by_client(session: Session) -> IndexArray:
     """Return into how many folds each client deals its rows."""
     n_folds = session.settings.parameters.n_folds
     min_rows = session.clients.min_rows
-    return np.array([n_folds_of(m, n_folds, min_rows) for m in session.settings.info.rows])
+    return np.array([n_folds_of(m, n_folds, min_rows) for m in session.settings.info.n_rows])
 
 
 def _check_folds(folds_by_client: Array, n_folds: int, min_rows: int) -> None:

@@ -48,8 +48,8 @@ def stage_in_words(method: Method) -> str:
 def round_in_words(words: str, run: Run, unit: float) -> str:
     """Return which rows a round was about, its number, and its loss if one is recorded."""
     line = f"{words}, round {run.progress.round}"
-    if "objective" in run.rows[-1]:
-        line += f": loss {run.rows[-1]['objective'] * unit:.6g}"
+    if "objective" in run.records[-1]:
+        line += f": loss {run.records[-1]['objective'] * unit:.6g}"
     return line
 
 

@@ -87,7 +87,7 @@ class FitSettings:
         """What is held out, "rows" or "groups": with "auto" groups if there are enough of them."""
         if self.parameters.folds != "auto":
             return self.parameters.folds
-        return "groups" if len(self.info.rows) >= _LEAST_GROUPS else "rows"
+        return "groups" if len(self.info.n_rows) >= _LEAST_GROUPS else "rows"
 
     @property
     def is_private(self) -> bool:
@@ -123,7 +123,7 @@ class FitSettings:
     @property
     def n_rows(self) -> int:
         """Number of rows of all clients."""
-        return sum(self.info.rows)
+        return sum(self.info.n_rows)
 
     @property
     def n_counted(self) -> float:
@@ -150,7 +150,7 @@ class FitSettings:
     @property
     def shares_beside_rows(self) -> tuple[float, ...] | None:
         """The weights of the clients; None if they are their parts of all rows, which they know."""
-        rows = np.asarray(self.info.rows, np.float64)
+        rows = np.asarray(self.info.n_rows, np.float64)
         if np.array_equal(self.info.weights, rows / rows.sum()):
             return None
         return tuple(np.asarray(self.info.weights).tolist())

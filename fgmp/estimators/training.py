@@ -213,7 +213,7 @@ def _session(
     announce: Announce,
 ) -> Session:
     """Return a session with clients."""
-    check_cohort_of(model, len(clients.info.rows))
+    check_cohort_of(model, len(clients.info.n_rows))
     seed = int(as_random_state(model.random_state).randint(2**31 - 1))
     return Session(clients, settings, seed, aggregator_of(model), report, announce)
 
@@ -229,7 +229,7 @@ def _fit_clients(
 
     A session that has begun with another view of the clients goes on.
     """
-    n_rows = list(clients.info.rows)
+    n_rows = list(clients.info.n_rows)
     settings = settings_of(model, clients)
     grid = grid_of(model, settings, sum(n_rows))
     if session is None:

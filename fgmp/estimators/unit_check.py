@@ -178,7 +178,7 @@ def compare_units(
         What stage 1 found.
     """
     settings = session.settings
-    if len(settings.info.rows) < 2 or settings.is_sparse or settings.coefficients_only:
+    if len(settings.info.n_rows) < 2 or settings.is_sparse or settings.coefficients_only:
         return []
     # Groups with intercepts of their own may have levels of their own.
     has_common_levels = not settings.intercept_per_client

@@ -41,9 +41,9 @@ class CompiledLoop:
 
     def __call__(self, *arguments: Any) -> None:
         """Run the loop, compiled first if these types are new."""
-        self.prepare(*arguments)(*arguments)
+        self.compiled_for(*arguments)(*arguments)
 
-    def prepare(self, *arguments: Any) -> Callable[..., None]:
+    def compiled_for(self, *arguments: Any) -> Callable[..., None]:
         """Return the loop compiled, or loaded, for arguments of these types."""
         types = _types_of(arguments)
         if types not in self._compiled_types:

@@ -71,7 +71,7 @@ def solves_least_squares_in_orthonormal_atoms(method: FedGradMP, federation: Fed
         type(method.solver) in (type(None), Exact)
         and method.radius is None
         and type(method.dictionary) in (StandardBasis, Dictionary)
-        and method.dictionary.orthonormal
+        and method.dictionary.is_orthonormal
         and min(method.sparsity, federation.n_features) <= _MOST_SOLVED
         and _selects_entries_of_dense_rows(method, federation)
     )
@@ -120,7 +120,7 @@ def takes_steps_on_dense_rows(method: FedGradMP, federation: Federation) -> bool
     dictionary = method.dictionary
     is_thresholded = type(dictionary) is StandardBasis or (
         type(dictionary) is Dictionary
-        and (dictionary.orthonormal or dictionary.approximation == "thresholding")
+        and (dictionary.is_orthonormal or dictionary.approximation == "thresholding")
     )
     return (
         counts_steps
@@ -187,7 +187,7 @@ def _pursue(
     always_include = np.zeros(n_atoms, np.bool_)
     always_include[list(method.selection.always_include)] = True
     products = kernels.AtomProducts(np.empty((0, 0)), np.empty(0))
-    if isinstance(method.dictionary, Dictionary) and not method.dictionary.orthonormal:
+    if isinstance(method.dictionary, Dictionary) and not method.dictionary.is_orthonormal:
         products = kernels.AtomProducts(method.dictionary.gram, method.dictionary.norms)
 
     # The most entries of an update: tau and the atoms that are always included, for each output.
@@ -315,7 +315,7 @@ def _row_products(federation: Federation, derived: Derived, method: FirstOrder) 
 
     They are computed once for a run. With several outputs all of them share the products.
     """
-    most_rows = int(federation.rows.max())
+    most_rows = int(federation.n_rows.max())
     n_features = federation.n_features
     seen = method.local_iterations * min(method.batch_size or most_rows, most_rows)
     if most_rows * (seen + 2 * n_features) > seen * n_features:
@@ -386,7 +386,7 @@ def _run_loop(
     bounds = _bounds_of_parts(n_rows, min(most_threads, len(cohort)) if is_long else 1)
     (first, last), *others = pairwise(bounds)
     try:  # in this thread, so that a warning reaches the user; the others find it compiled
-        loop = getattr(kernels, name).prepare(first, last, data, stream, *arguments)
+        loop = getattr(kernels, name).compiled_for(first, last, data, stream, *arguments)
     except Exception as error:  # Numba, or LLVM below it, may raise anything
         _warn_that_numba_fails(error)
         _FAILED_LOOPS.add(name)

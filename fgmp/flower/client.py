@@ -230,7 +230,7 @@ class Site:
         """Compute the update of an exchange, or the objective."""
         method, client = self._prepare(context, int(question["key"]))
         message = from_wire(arrays_of(content["message"]), client.info.model_shape)
-        n_rows = client.info.rows[0]
+        n_rows = client.info.n_rows[0]
         # A method may diverge: the server rejects an update that is not finite.
         with np.errstate(over="ignore", invalid="ignore"):
             if question["ask"] == "objective":
@@ -252,7 +252,7 @@ class Site:
             targets=targets,
             client_ids=np.array([client_id]),
         )
-        return method, LocalClients(client).prepare(method)
+        return method, LocalClients(client).for_method(method)
 
     def _rows(self, fields: Fields, context: Any, method: Method | None) -> Federation:
         """Read the rows, with the settings and the loss that the server has sent."""

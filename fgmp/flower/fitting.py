@@ -601,8 +601,8 @@ class _Sites(OverFlower):
         }
         super().__init__(grid, loss, n_clients, settings=settings, **options)
         self.is_sparse = sparse
-        self.total_weight = float(sum(self.info.rows))
-        self.counted = np.array(self.info.rows, np.float64)
+        self.total_weight = float(sum(self.info.n_rows))
+        self.counted = np.array(self.info.n_rows, np.float64)
         self.min_rows = min_rows
         self.report = _TimedReport(report)
         self.stage = ""
@@ -638,13 +638,13 @@ class _Sites(OverFlower):
             name for node, name in zip(self.nodes, self.names, strict=True) if node in self.missing
         ]
 
-    def prepare(self, method: Method) -> _Sites:
+    def for_method(self, method: Method) -> _Sites:
         """Return the transport for a method; first report what the clients are asked for."""
         fold = json.loads(self.settings)["fold"]
         prefix = "" if fold is None else f"without {Fold(*fold)}: "
         stage = prefix + stage_in_words(method)
         self.report(stage)
-        other = cast(_Sites, super().prepare(method))
+        other = cast(_Sites, super().for_method(method))
         other.stage = stage
         return other
 
@@ -675,7 +675,7 @@ class _Sites(OverFlower):
         self, standardization: Standardization | None = None, fold: Fold | None = None
     ) -> OverFlower:
         """Return the same clients in a view of their tables, as `FederatedTable` has it."""
-        rows = [_n_training(n_rows, index, fold) for index, n_rows in enumerate(self.info.rows)]
+        rows = [_n_training(n_rows, index, fold) for index, n_rows in enumerate(self.info.n_rows)]
         n_intercepts = 0 if standardization is None else standardization.n_intercepts
         settings = json.loads(self.settings) | {
             "units": None if standardization is None else standardization.to_settings(),
@@ -685,7 +685,7 @@ class _Sites(OverFlower):
         other = self.with_settings(
             settings,
             n_features=self.info.n_features + n_intercepts,
-            rows=[max(n_rows, 1) for n_rows in rows],
+            n_rows=[max(n_rows, 1) for n_rows in rows],
             weights=np.array(rows) / sum(rows),
             # As they are, rows are summed in float64; standardized in the precision of the table.
             dtype=np.dtype(np.float64) if standardization is None else self.info.dtype,

@@ -206,21 +206,21 @@ class OverFlower(AskingTransport):
             )
 
         self.names = _distinct_names([client.name for client in clients])
-        rows = tuple(client.n_rows for client in clients)
+        n_rows = tuple(client.n_rows for client in clients)
         # The weight of each client as a count, within a total that clients check, too.
-        self.weight_counts = np.array(rows if self.weighting == "rows" else [1] * len(rows))
+        self.weight_counts = np.array(n_rows if self.weighting == "rows" else [1] * len(clients))
         self.info = ProblemInfo(
             n_features=n_features,
             loss=self.loss,
-            rows=rows,
-            client_ids=tuple(range(len(rows))),
+            n_rows=n_rows,
+            client_ids=tuple(range(len(clients))),
             weights=self.weight_counts / self.weight_counts.sum(),
             dtype=np.result_type(*(client.dtype for client in clients)),
         )
         self.weights = self.info.weights
 
     def with_settings(self, settings: Mapping[str, Any], **of_info: Any) -> OverFlower:
-        """Return the same clients with other settings, and the fields of `shape` that these change.
+        """Return the same clients with other settings, and the fields of `info` that these change.
 
         No client is asked again who it is.
         """
@@ -230,7 +230,7 @@ class OverFlower(AskingTransport):
         other.weights = other.info.weights
         return other
 
-    def prepare(self, method: Method) -> OverFlower:
+    def for_method(self, method: Method) -> OverFlower:
         """Return the transport for a method, which goes with the first question to each client."""
         text, arrays = to_json(method, self.kinds)
         run = {

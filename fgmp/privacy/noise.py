@@ -55,7 +55,7 @@ class GaussianNoise(Aggregator):
     delta : float, default 1e-5
         Above 0 and below 1. A run refuses more than 1/N, which would allow to give a whole client
         away.
-    then : Mean or SecureSum, default Mean()
+    aggregator : Mean or SecureSum, default Mean()
         How the clipped updates are added up. Over a network the noise is the server's, and goes
         with Mean only.
     insecure_seed : int or None
@@ -111,7 +111,7 @@ class GaussianNoise(Aggregator):
     epsilon: float
     clip: float | Sequence[float]
     delta: float = 1e-5
-    then: Aggregator = Mean()
+    aggregator: Aggregator = Mean()
     insecure_seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -119,8 +119,10 @@ class GaussianNoise(Aggregator):
         check_number("delta", self.delta, above=0)
         if self.delta >= 1:
             raise ValueError(f"delta is {self.delta!r}; expected a number above 0 and below 1")
-        if not isinstance(self.then, (Mean, SecureSum)):
-            raise ValueError(f"then is {self.then!r}; expected Mean() or SecureSum(...)")
+        if not isinstance(self.aggregator, (Mean, SecureSum)):
+            raise ValueError(
+                f"aggregator is {self.aggregator!r}; expected Mean() or SecureSum(...)"
+            )
         if self.insecure_seed is not None:
             check_integer("insecure_seed", self.insecure_seed, at_least=0)
         for clip in np.atleast_1d(self.clip).tolist():
@@ -131,7 +133,7 @@ class GaussianNoise(Aggregator):
         """The clips C: one, or one for each exchange."""
         return tuple(float(clip) for clip in np.atleast_1d(self.clip).tolist())
 
-    def prepare(
+    def for_run(
         self, info: ProblemInfo, cohort_size: int, n_exchanges: int, n_rounds: int
     ) -> CalibratedNoise:
         """Return the noise for a run, with the smallest multiplier and a secret of its own.
@@ -154,7 +156,7 @@ class GaussianNoise(Aggregator):
         if len(self.clips) not in (1, n_exchanges):
             expected = f"expected one, or one for each of the {n_exchanges} exchanges"
             raise ValueError(f"clip has {len(self.clips)} values; {expected}")
-        self.then.prepare(info, cohort_size, n_exchanges, n_rounds)
+        self.aggregator.for_run(info, cohort_size, n_exchanges, n_rounds)
 
         def is_enough(multiplier: float) -> bool:
             # The bound without sampling comes first, because it takes no time.
@@ -180,7 +182,7 @@ class GaussianNoise(Aggregator):
 
     def __call__(self, updates: Updates) -> Array:
         """Raise a TypeError: the noise is known only once the run is."""
-        raise TypeError("GaussianNoise aggregates in a run alone: see GaussianNoise.prepare")
+        raise TypeError("GaussianNoise aggregates in a run alone: see GaussianNoise.for_run")
 
 
 def _smallest(is_enough: Callable[[float], bool]) -> float:
@@ -282,17 +284,17 @@ class NoisyMeans(PrivacyMechanism):
     def visible_info(self, info: ProblemInfo) -> ProblemInfo:
         """Return the information without numbers of rows and weights, which are data."""
         n_clients = len(info.client_ids)
-        return replace(info, rows=(sys.maxsize,) * n_clients, weights=np.ones(n_clients))
+        return replace(info, n_rows=(sys.maxsize,) * n_clients, weights=np.ones(n_clients))
 
     def collect(
         self, transport: Transport, call: Call, message: Message, cohort: IndexArray
     ) -> Updates:
         """Return one row: centre + (sum of the clipped + noise) / L. Nothing tells who answered."""
-        then = self.calibrated.noise.then
-        if isinstance(then, SecureSum) and transport.masked_sum is not None:
+        inner = self.calibrated.noise.aggregator
+        if isinstance(inner, SecureSum) and transport.masked_sum is not None:
             raise ValueError(
-                "aggregator is GaussianNoise(then=SecureSum()) over machines; expected one of the "
-                "two"
+                "aggregator is GaussianNoise(aggregator=SecureSum()) over machines; expected one "
+                "of the two"
             )
         spec = call.update_spec
         cohort_size = len(cohort)
@@ -312,13 +314,13 @@ class NoisyMeans(PrivacyMechanism):
             )
 
         rows = np.zeros((cohort_size, len(spec.centre)))
-        rows[updates.accepted] = updates.rows() - spec.centre
+        rows[updates.accepted] = updates.stacked() - spec.centre
         clipped = np.array([self.clipped(row, call.exchange_index) for row in rows])
         mean = clipped.mean(axis=0)
-        if isinstance(then, SecureSum):
+        if isinstance(inner, SecureSum):
             shares = np.full(cohort_size, 1 / cohort_size)
-            unmasked = then.sum_of_rows(clipped, np.arange(cohort_size), shares, cohort, n_rows=0)
-            mean = then.decoded(unmasked.total)
+            unmasked = inner.sum_of_rows(clipped, np.arange(cohort_size), shares, cohort, n_rows=0)
+            mean = inner.decoded(unmasked.total)
             bytes_up = unmasked.bytes_up
             bytes_down = unmasked.bytes_down
 

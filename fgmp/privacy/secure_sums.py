@@ -139,7 +139,7 @@ class SecureSum(Aggregator):
         """The mechanism that shows the server sums."""
         return SumsOnly(self)
 
-    def prepare(
+    def for_run(
         self, info: ProblemInfo, cohort_size: int, n_exchanges: int, n_rounds: int
     ) -> SecureSum:
         """Return this aggregator with a ledger and with sessions.
@@ -276,7 +276,7 @@ class SecureSum(Aggregator):
             Some of `present`, or none if no sum may be opened.
         """
         if self.ledger is None:
-            raise ValueError("ledger is None; expected the aggregator that `prepare` returns")
+            raise ValueError("ledger is None; expected the aggregator that `for_run` returns")
         needed = self.needed(len(cohort))
         if len(present) < needed:
             return present[:0]  # nothing is opened, and nothing goes into the ledger
@@ -315,7 +315,7 @@ class SumsOnly(PrivacyMechanism):
     Parameters
     ----------
     secure : SecureSum
-        With a ledger, as `SecureSum.prepare` returns it.
+        With a ledger, as `SecureSum.for_run` returns it.
     """
 
     secure: SecureSum
@@ -414,7 +414,7 @@ class SumsOnly(PrivacyMechanism):
         if not len(senders):
             self._end_session()
             return closed
-        rows = updates.rows()[np.isin(updates.accepted, senders)]
+        rows = updates.stacked()[np.isin(updates.accepted, senders)]
         try:
             unmasked = secure.sum_of_rows(
                 rows, senders, shares, cohort, _rows_of(transport, cohort)
@@ -495,7 +495,7 @@ def _repetition_in_words(exchange: Exchange) -> str:
 
 def _rows_of(transport: Transport, indices: IndexArray) -> int:
     """Return how many rows of data some clients have together."""
-    return int(sum(transport.info.rows[index] for index in indices.tolist()))
+    return int(sum(transport.info.n_rows[index] for index in indices.tolist()))
 
 
 def _two_thirds(n_clients: int) -> int:

@@ -141,14 +141,14 @@ class Checkpoint:
                 f"{title} is of another run: {'; '.join(differences)}; expected the same run, or "
                 "the path of a file that does not exist yet"
             )
-        progress, rows, best = content.progress
+        progress, records, best = content.progress
         if progress.round > run.rounds:
             raise ValueError(
                 f"rounds is {run.rounds}; expected at least {progress.round}, which {title} has"
             )
 
         run.progress = progress
-        run.rows = rows
+        run.records = records
         run.best = Best(*best)
         if content.secret:
             run.aggregator = run.aggregator.with_secret(content.secret)
@@ -170,7 +170,7 @@ class Checkpoint:
         if self.run is not run:  # which was refused
             return
         try:
-            if run.rows:  # without any it never began
+            if run.records:  # without any it never began
                 self.write(run)
         except (KeyboardInterrupt, SystemExit):
             self.write(run)  # anew, what was cut off
@@ -184,10 +184,10 @@ class Checkpoint:
         """Write the file, if this round is not saved already."""
         if run.progress.round == self.saved_round:
             return
-        # Without the row of a last round that is not due: a longer run has none there.
-        rows = [row for row in run.rows if row["round"] % run.history.every == 0]
+        # Without the record of a last round that is not due: a longer run has none there.
+        records = [record for record in run.records if record["round"] % run.history.every == 0]
         secret = run.aggregator.privacy.secret
-        progress = run.progress, rows, tuple(run.best)
+        progress = run.progress, records, tuple(run.best)
         content = self.identity, run.streams.seed, secret, progress
         try:
             _write(self.target, pickle.dumps(content))

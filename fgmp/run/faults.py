@@ -170,9 +170,9 @@ class Faulty:
             raise AttributeError(name)
         return getattr(self.transport, name)
 
-    def prepare(self, method: Method) -> Faulty:
+    def for_method(self, method: Method) -> Faulty:
         """Return the same faults around the inner transport, prepared for a method."""
-        return Faulty(self.transport.prepare(method), *self.faults)
+        return Faulty(self.transport.for_method(method), *self.faults)
 
     def identity(self) -> dict[str, Any]:
         """Return the identity of the inner transport and the faults."""

@@ -78,7 +78,7 @@ def eliminated(
     positions = last.positions
     fit = _minimiser_on(positions, b, hessian)
 
-    if len(before) and selection.holds(before, b.shape, sparsity):
+    if len(before) and selection.is_within(before, b.shape, sparsity):
         positions_before = np.flatnonzero(np.isin(b.support, before, assume_unique=True))
         fit_before = _minimiser_on(positions_before, b, hessian)
         if fit_before.height < fit.height:

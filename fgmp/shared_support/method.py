@@ -134,7 +134,7 @@ class SharedSupportGradMP(Method):
     def check(self, info: ProblemInfo) -> None:
         """Raise a ValueError if the sparsity, `screening` or `solver` do not fit the problem."""
         self.selection.check(self.sparsity, info.model_shape)
-        self.screening.check(self.sparsity, info.model_shape, sum(info.rows))
+        self.screening.check(self.sparsity, info.model_shape, sum(info.n_rows))
         self.support_solver.check(info)
 
     def start(self, info: ProblemInfo) -> SharedState:

@@ -151,9 +151,9 @@ class SupportSolver(Method):
         return state.model
 
     def update_spec(self, state: SupportState) -> UpdateSpec:
-        """Return the spec of an update: by default coefficients, near those of the model."""
+        """Return the spec of an update: by default coefficients, whose reference is the model."""
         values = state.model.values
-        return UpdateSpec(values.shape, values.dtype, near=values)
+        return UpdateSpec(values.shape, values.dtype, reference=values)
 
     def client_update(self, client: Client, message: Message, rng: np.random.Generator) -> Array:
         """Return what a client sends: one vector."""
@@ -466,7 +466,7 @@ class NewtonOnSupport(SupportSolver):
             step = -solve_semidefinite(hessian, gradient)
         else:
             metric = None
-            if not self.dictionary.orthonormal:
+            if not self.dictionary.is_orthonormal:
                 metric = self.dictionary.inner_products(model.support)
             step = solve_semidefinite(hessian, hessian @ x - gradient, metric) - x
         return _NewtonStep(hessian, step, left=inner(x, hessian @ step + gradient))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._support.validation import Seed, check_kind
-from .._support.warnings import convergence_warning, say_that_nobody_answered
+from .._support.warnings import convergence_warning, warn_of_no_answers
 from ..aggregation import Aggregator
 from ..data import Federation, check_federation
 from ..recording import History, RecordedModel, Result
@@ -121,7 +121,8 @@ def polish(
     refit = simulate_part(refit_method, federation, 1, cohort_size, rng, **options)
 
     if not refit.history["clients"][-1]:
-        say_that_nobody_answered("polish", 1, refit.rejected)
+        expected = str(refit_method.exchanges()[0].update_spec(refit.state))
+        warn_of_no_answers("polish", 1, refit.rejected, expected)
     if radius is None:
         _warn_unless_converged(refit, solver)
     joined = _joined_history(result, refit)

@@ -78,8 +78,8 @@ class LargestEntries:
         self, context: SketchContext, shape: tuple[int, ...], dtype: np.dtype[Any]
     ) -> UpdateSpec:
         """Return the spec of a sparse gradient with at most `count` entries."""
-        most = self._count(context)
-        return UpdateSpec(shape, dtype, most=most, near=None, selection=context.psi.selection)
+        count = self._count(context)
+        return UpdateSpec(shape, dtype, max_nonzeros=count, selection=context.psi.selection)
 
     def encode(self, gradient: Array, context: SketchContext) -> SparseModel:
         """Return the largest entries, by their inner products with normalised atoms.

@@ -282,13 +282,13 @@ def approx_tau(dictionary: Atoms, signal: ArrayLike, sparsity: int) -> Approxima
         error = float(np.linalg.norm(np.delete(w, gamma)))
         return Approximation(gamma, error, error, eta=1.0)
 
-    if not dictionary.orthonormal:
+    if not dictionary.is_orthonormal:
         _check_n_supports(n_atoms, sparsity, _MOST_PROJECTIONS)
     atoms = dictionary.atoms.astype(np.float64) / dictionary.norms
     gamma = dictionary.select_atoms(dictionary.atoms.T @ w, sparsity)
     error = _distance_to_span(w, atoms[:, gamma])
     best_error = error
-    if not dictionary.orthonormal:
+    if not dictionary.is_orthonormal:
         best = _best_projection(w, atoms, sparsity)
         best_error = min(error, _distance_to_span(w, atoms[:, best]))
     rounding = 16 * float(np.finfo(w.dtype).eps * np.sqrt(len(w)) * np.linalg.norm(w))
@@ -389,7 +389,7 @@ def measure_constants(
     sparsity = check_integer("sparsity", sparsity, at_most=n, why="the number of features")
     n_minibatches = check_integer("n_minibatches", n_minibatches)
     if batch_size is not None:
-        smallest = int(federation.rows.min())
+        smallest = int(federation.n_rows.min())
         why = "the rows of the smallest client"
         batch_size = check_integer("batch_size", batch_size, at_most=smallest, why=why)
         _check_mean_of_minibatches(federation, batch_size)
@@ -612,7 +612,7 @@ def _check_mean_of_minibatches(federation: Federation, batch_size: int) -> None:
     """Raise a ValueError unless f_i is the mean of its minibatches (Assumption 4, line 327)."""
     loss = federation.loss
     unit = loss.row_weight(batch_size) * batch_size
-    for m in federation.rows.tolist():
+    for m in federation.n_rows.tolist():
         if abs(loss.row_weight(m) * m - unit) > 1e-12 * unit:
             raise ValueError(
                 f"federation has the loss {loss!r}, with which minibatches do not have the mean "

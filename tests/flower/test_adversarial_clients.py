@@ -196,7 +196,7 @@ def test_objectives_that_are_all_infinite_count():
     """The model has diverged: there is nothing else to record."""
     mod = altering(with_fields(objective=np.inf), "objective")
     transport = transport_to(FEDERATION, dict.fromkeys(range(6), [mod]))
-    _, objectives = transport.prepare(SPARSE).objectives(np.zeros(30))
+    _, objectives = transport.for_method(SPARSE).objectives(np.zeros(30))
     assert np.isposinf(objectives).all()
 
 
@@ -249,7 +249,7 @@ def test_client_that_comes_back_is_waited_for_again():
         time.sleep(0.05)
         if run.progress.round == 2:
             transport.grid.absent.discard(ADVERSARY)
-        return run.progress.round > 2 and run.progress.clients == 6
+        return run.progress.round > 2 and run.progress.n_participants == 6
 
     result = fgmp.simulate(SPARSE, transport, 10_000, rng=0, callbacks=come_back)
     assert result.history["clients"][[1, 2, -1]].tolist() == [5, 5, 6]

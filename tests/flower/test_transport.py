@@ -184,8 +184,8 @@ def test_argument_that_does_not_fit_is_named(name, value):
 
 def test_noise_over_secure_sums_is_refused():
     """The server would add the noise, and sees the sum without it."""
-    aggregator = fgmp.GaussianNoise(2.0, 0.05, then=fgmp.SecureSum())
-    words = r"aggregator is GaussianNoise\(then=SecureSum\(\)\) over machines"
+    aggregator = fgmp.GaussianNoise(2.0, 0.05, aggregator=fgmp.SecureSum())
+    words = r"aggregator is GaussianNoise\(aggregator=SecureSum\(\)\) over machines"
     with pytest.raises(ValueError, match=words):
         fgmp.simulate(FEDGRADMP, transport_to(SQUARED), 1, aggregator=aggregator)
 
@@ -207,7 +207,7 @@ def test_server_that_starts_again_goes_on_to_the_same_bits(tmp_path):
 
 @pytest.mark.parametrize(
     ("n_clients", "settings", "words"),
-    [(4, None, "info.rows is 4 of them"), (6, {"part": "training"}, "settings is ")],
+    [(4, None, "info.n_rows is 4 of them"), (6, {"part": "training"}, "settings is ")],
 )
 def test_checkpoint_of_other_clients_or_settings_is_refused(tmp_path, n_clients, settings, words):
     """It is of another run."""
