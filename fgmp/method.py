@@ -47,7 +47,7 @@ class Exchange(NamedTuple):
         message is: always, with quadratic losses only (as Hessians of these are), or never. If so,
         the difference of two secure sums over cohorts that differ by one client is that client's
         update.
-    holds_objective : bool, default True
+    reveals_objective : bool, default True
         Whether the objective of a client may follow from its update.
 
     Only secure sums use the last two. Their defaults are strict: a new method has to declare that
@@ -76,14 +76,14 @@ class Exchange(NamedTuple):
     server_update: Callable[[State, Array], State]
     update_spec: Callable[[State], UpdateSpec]
     repeats: str = "always"
-    holds_objective: bool = True
+    reveals_objective: bool = True
 
     def may_repeat(self, loss: Loss) -> bool:
         """Return whether some numbers of an update may be the same in every round."""
         return loss.is_quadratic if self.repeats == "quadratic" else self.repeats != "never"
 
     def declared_for(
-        self, client_update: Any, repeats: str = "never", holds_objective: bool = False
+        self, client_update: Any, repeats: str = "never", reveals_objective: bool = False
     ) -> Exchange:
         """Return the exchange with a declaration that holds for one function `client_update`.
 
@@ -92,7 +92,7 @@ class Exchange(NamedTuple):
         """
         if getattr(self.client_update, "__func__", None) is not client_update:
             return self
-        return self._replace(repeats=repeats, holds_objective=holds_objective)
+        return self._replace(repeats=repeats, reveals_objective=reveals_objective)
 
 
 class Method:

@@ -92,7 +92,7 @@ class Progress:
         How many clients took part in every exchange of the last round.
     rejected : Counter of str
         How many updates were rejected so far, by reason.
-    counted : int
+    effective_rounds : int
         How many rounds changed the state; the others left it as it was.
     """
 
@@ -103,14 +103,19 @@ class Progress:
     bytes_down: int = 0
     n_participants: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
-    counted: int = 0
+    effective_rounds: int = 0
 
     def with_new_state(self, state: State, traffic: Traffic) -> Progress:
         """Return the progress after one more round, which led to a new state."""
         after = self.with_state_kept(traffic)
         n_participants = int(np.count_nonzero(traffic.took_part))
-        counted = self.counted + 1
-        return replace(after, state=state, n_participants=n_participants, counted=counted)
+        effective_rounds = self.effective_rounds + 1
+        return replace(
+            after,
+            state=state,
+            n_participants=n_participants,
+            effective_rounds=effective_rounds,
+        )
 
     def with_state_kept(self, traffic: Traffic) -> Progress:
         """Return the progress after one more round, in which nobody answered some exchange."""

@@ -432,7 +432,7 @@ def _warn_on_outcome(run: Run, result: Result) -> None:
     warnings rest on the recorded history and on data at hand.
     """
     method_name = type(run.method).__name__
-    if run.progress.round and not run.progress.counted:
+    if run.progress.round and not run.progress.effective_rounds:
         expected = str(run.method.exchanges()[0].update_spec(run.progress.state))
         warn_of_no_answers(method_name, run.progress.round, run.progress.rejected, expected)
         return
@@ -503,10 +503,10 @@ def _objective_of_zero(transport: Transport, indices: IndexArray) -> float:
 def _separates(transport: Transport, coefficients: Array) -> bool:
     """Return whether a model classifies every row at hand without error.
 
-    Return False for a loss without margins, or if no client is at hand.
+    Return False for a loss without labels or margins, or if no client is at hand.
     """
     data = transport.local_data
-    if data is None:
+    if data is None or data.loss.class_labels is None:
         return False
     for client in data.clients:
         margins = data.loss.label_margins(client.predictions(coefficients), client.targets)

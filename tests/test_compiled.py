@@ -783,9 +783,9 @@ def test_models_in_one_table_are_stacked_as_one_by_one(is_sparse, bad):
     if is_sparse:
         models = SparseModels(supports, values, np.array([3, 2, 3, 3]), (9,))
     layouts = [
-        {"shape": (9,), "most": 3},
+        {"shape": (9,), "max_nonzeros": 3},
         {"shape": (3,)},
-        {"shape": (9,), "most": 2},
+        {"shape": (9,), "max_nonzeros": 2},
         {"shape": (3,), "dtype": np.dtype(np.float32)},
     ]
     for layout in layouts:

@@ -239,14 +239,14 @@ def test_method_that_declares_nothing_is_refused_in_cohorts():
     """What it sends may be the same in every round, and the message says what to declare."""
     run = partial(fgmp.simulate, rounds=2, rng=0, aggregator=fgmp.SecureSum())
     words = r'cohort_size is 4 of 6 .* of SendsHessians, .* say Exchange\(..., repeats="never"\)'
-    for declared in ({}, {"repeats": "nevermore"}, {"holds_objective": False}):
+    for declared in ({}, {"repeats": "nevermore"}, {"reveals_objective": False}):
         with pytest.raises(ValueError, match=words):
             run(SendsHessians(**declared), FED, cohort_size=4)
 
     assert run(SendsHessians(), FED).history["clients"].tolist() == [0, 6, 6]
     with pytest.raises(ValueError, match="Hessians of a quadratic loss are the same"):
         run(SendsHessians(repeats="quadratic"), FED, cohort_size=4)
-    declared = SendsHessians(repeats="never", holds_objective=False)
+    declared = SendsHessians(repeats="never", reveals_objective=False)
     assert run(declared, FED, cohort_size=5).history["clients"][1] == 5
 
 
@@ -255,17 +255,17 @@ def test_method_that_overrides_its_update_inherits_no_declaration(base):
     """Another function sends other numbers; another threshold does not."""
     options = {"learning_rate": 0.1} | ({} if base is fgmp.FedAvg else {"l1_weight": 0.1})
     (exchange,) = base(**options).exchanges()
-    assert (exchange.repeats, exchange.holds_objective) == ("never", False)
+    assert (exchange.repeats, exchange.reveals_objective) == ("never", False)
     name = exchange.client_update.__name__
 
     overriding = type("Overriding", (base,), {name: lambda self, client, message, rng: message})
     (exchange,) = overriding(**options).exchanges()
-    assert (exchange.repeats, exchange.holds_objective) == ("always", True)
+    assert (exchange.repeats, exchange.reveals_objective) == ("always", True)
 
 
 def test_objectives_of_an_undeclared_method_are_in_the_ledger():
     """The first objective may not stand beside the sums of an update that may hold it."""
-    for declared, with_objectives in (({}, True), ({"holds_objective": False}, False)):
+    for declared, with_objectives in (({}, True), ({"reveals_objective": False}, False)):
         secure = fgmp.SecureSum().for_run(FED.info, 6, 1, 1).privacy
         secure.check_method(SendsHessians(**declared), FED.info, 6)
         assert secure.secure.ledger.with_objectives == with_objectives

@@ -11,24 +11,11 @@ from ..losses import Loss
 from ..method import Transport
 from ..sparse_model import Array, SparseModel
 from .client_sums import ClientSums, State, Sum
-from .profiled_loss import (
-    MOST_HALVINGS,
-    MOST_STEPS,
-    RIDGE,
-    ROUNDINGS,
-    Quadratic,
-    intercept_of_rows,
-    mean_loss,
-    newton_step,
-)
+from .profiled_loss import RIDGE, Quadratic, best_shift, intercept_of_rows, mean_loss
 from .session import Session
 from .small_cells import Counts
 from .standardization import StandardizationStats
 from .weighted_loss import WeightedTargets
-
-# The search for the common intercept ends with a Newton step below this length, whose error is
-# about its square.
-_SETTLED = 1e-9
 
 
 @dataclass(frozen=True)
@@ -141,25 +128,12 @@ def _common_intercept(
     method = CommonIntercept(n_outputs)
     means = stats.means[: settings.n_features]
     start = stats.standardization.null_intercept - (means @ model.dense()).reshape(-1)
-    b = start
 
     def at(intercept: Array) -> Quadratic:
         return method.pooled(session.query(method, clients, (model, intercept)))
 
-    current = at(b)
-    for _ in range(MOST_STEPS):
-        step = newton_step(settings.loss, current, b, RIDGE)
-        if np.abs(step).max() <= _SETTLED * (1 + np.abs(b - start).max()):
-            return np.asarray(b + step)
-        rounding = ROUNDINGS * np.finfo(np.float64).eps * abs(current.value)
-        for _ in range(MOST_HALVINGS):
-            following = at(b + step)
-            if following.value <= current.value + rounding:
-                break
-            step = step / 2
-        b = b + step
-        current = following
-    return np.asarray(b)
+    b, _ = best_shift(at, start, RIDGE, settings.loss.is_shift_invariant)
+    return b
 
 
 def intercepts_by_group(names: Sequence[Any], intercepts: Array) -> dict[Any, Any]:

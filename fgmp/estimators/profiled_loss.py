@@ -11,6 +11,7 @@ nothing to do beyond that. For other losses `ProfiledLoss` shifts the prediction
 best b. The coefficients are those of a pooled table with one column of ones for each client.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,15 +28,15 @@ RIDGE = 1e-12
 # Curvature below this multiple of the ridge is that of a client whose intercept has no limit.
 _LEAST_CURVATURE = 100.0
 
-# Of a move of length one: what is further ahead is ahead by more than rounding.
+# A margin of a move of length one that is larger is more than rounding.
 _WELL_AHEAD = 1e-3
 
-MOST_STEPS = 100
-MOST_HALVINGS = 60
+_MOST_STEPS = 100
+_MOST_HALVINGS = 60
 # A Newton step below this part of the intercept is the last: its error is about its square.
 _SETTLED = 1e-8
 # An objective that is lower by less than this number of roundings has not been lowered.
-ROUNDINGS = 16
+_ROUNDINGS = 16
 
 
 class OwnIntercept(NamedTuple):
@@ -127,25 +128,50 @@ def own_intercept(
         at_one = np.full(len(z), link(loss, 1.0))
         mean = 1 - float(loss.derivative(at_one, targets).mean())
         b[:] = link(loss, max(mean, ridge))
-    current = mean_loss(loss, z + b, targets)
-    for _ in range(MOST_STEPS):
-        step = newton_step(loss, current, b, ridge)
-        if np.abs(step).max() <= _SETTLED * (1 + np.abs(b).max()):
-            b = b + step
-            break
-        b, following = _damped(loss, z, targets, b, step, current, ridge)
+
+    def at(shift: Array) -> Quadratic:
+        return mean_loss(loss, z + shift, targets)
+
+    b, last = best_shift(at, b, ridge, loss.is_shift_invariant)
+    return OwnIntercept(b, _is_determined(last.hessian, loss, ridge))
+
+
+def best_shift(
+    at: Callable[[Array], Quadratic], start: Array, ridge: float, is_shift_invariant: bool
+) -> tuple[Array, Quadratic]:
+    """Return the shift b that minimises a mean loss plus ridge ||b||^2 / 2, by Newton's method.
+
+    Parameters
+    ----------
+    at : callable (b) -> Quadratic
+        The mean loss to second order, which may be a sum over clients on other machines.
+    start : ndarray, shape (n_outputs,)
+        Where the steps begin.
+    ridge : float
+        Above 0.
+    is_shift_invariant : bool
+        Whether the same number may be added to all entries of b: its sum is then that of the start.
+
+    Returns
+    -------
+    tuple of ndarray and Quadratic
+        b, and the last of the mean losses that were computed.
+    """
+    b = start
+    current = at(b)
+    for _ in range(_MOST_STEPS):
+        hessian = current.hessian + ridge * np.eye(len(b))
+        step = -np.linalg.solve(hessian, current.gradient + ridge * b)
+        if is_shift_invariant:
+            # The gradient has rounding alone along that shift, and the ridge would magnify it.
+            step = step - step.mean()
+        if np.abs(step).max() <= _SETTLED * (1 + np.abs(b - start).max()):
+            return b + step, current
+        b, following = _damped(at, b, step, current, ridge)
         if following is None:
             break
         current = following
-    return OwnIntercept(b, _is_determined(current.hessian, loss, ridge))
-
-
-def newton_step(loss: Loss, current: Quadratic, b: Array, ridge: float) -> Array:
-    """Return the Newton step of a shift b, whose sum is zero if a shift of all outputs is free."""
-    hessian = current.hessian + ridge * np.eye(len(b))
-    step = -np.linalg.solve(hessian, current.gradient + ridge * b)
-    # The gradient has rounding alone along that shift, and the ridge would magnify it.
-    return np.asarray(step - step.mean() if loss.is_shift_invariant else step)
+    return b, current
 
 
 def intercept_of_rows(
@@ -158,13 +184,7 @@ def intercept_of_rows(
 
 
 def _damped(
-    loss: Loss,
-    z: Array,
-    targets: Array,
-    b: Array,
-    step: Array,
-    current: Quadratic,
-    ridge: float,
+    at: Callable[[Array], Quadratic], b: Array, step: Array, current: Quadratic, ridge: float
 ) -> tuple[Array, Quadratic | None]:
     """Return b after a step that does not raise the objective; None if rounding is left.
 
@@ -172,10 +192,10 @@ def _damped(
     that has to be halved, and gains nothing then, is rounding, too.
     """
     height = current.value + ridge * float(b @ b) / 2
-    rounding = ROUNDINGS * np.finfo(np.float64).eps * abs(height)
-    for n_halvings in range(MOST_HALVINGS):
+    rounding = _ROUNDINGS * np.finfo(np.float64).eps * abs(height)
+    for n_halvings in range(_MOST_HALVINGS):
         there = b + step
-        following = mean_loss(loss, z + there, targets)
+        following = at(there)
         rise = following.value + ridge * float(there @ there) / 2 - height
         if rise <= rounding:
             is_rounding = n_halvings > 0 and rise >= -rounding

@@ -340,8 +340,8 @@ class SumsOnly(PrivacyMechanism):
         """
         ledger = self.secure.ledger
         exchanges = method.exchanges()
-        holds_objective = any(exchange.holds_objective for exchange in exchanges)
-        if holds_objective and ledger is not None and not ledger.settle():
+        reveals_objective = any(exchange.reveals_objective for exchange in exchanges)
+        if reveals_objective and ledger is not None and not ledger.settle():
             raise ValueError(
                 "ledger has an objective and answers of other clients; expected a new one for this "
                 "method"

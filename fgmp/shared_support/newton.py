@@ -344,7 +344,7 @@ class NewtonOnSupport(SupportSolver):
         (exchange,) = super().exchanges()
         # Hessians of a quadratic loss are the same in every round.
         exchange = exchange.declared_for(
-            NewtonOnSupport.client_update, repeats="quadratic", holds_objective=self.steps > 1
+            NewtonOnSupport.client_update, repeats="quadratic", reveals_objective=self.steps > 1
         )
         return [exchange] * int(n_exchanges)
 
