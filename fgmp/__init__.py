@@ -51,7 +51,7 @@ deploy
 what the theory says of your data
     ``fgmp.theory``
 
-``import fgmp`` loads the algorithm, and with it NumPy, SciPy and joblib only; all other names are
+``import fgmp`` loads the algorithm, and with it NumPy and SciPy only; all other names are
 imported at their first use, and a message says what to install if a package is missing. With Numba
 installed (the extra ``fast``) the first call compiles its loops, which takes some 15 seconds once:
 they are kept for later runs, and a line at the terminal says so.

@@ -307,7 +307,10 @@ class Transport(Protocol):
         """
 
     def identity(self) -> dict[str, Any]:
-        """Return what distinguishes these data from others, by name, for checkpoints."""
+        """Return what distinguishes these data from others, by name, for checkpoints.
+
+        A checkpoint keeps a checksum of each array, and the number itself of a number.
+        """
 
     @property
     def backend_record(self) -> BackendRecord | None:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import joblib
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
@@ -19,7 +18,6 @@ from ._support.validation import (
     Seed,
     check_integer,
     check_kind,
-    check_protocol,
     check_seed,
     short_repr,
 )
@@ -27,6 +25,7 @@ from ._support.warnings import suppress_advice, warn_of_no_answers, warn_user
 from .aggregation import Aggregator, Mean
 from .backends import BackendRecord, Kernel, find_kernel
 from .data import Client, Features, Federation
+from .dictionaries import parts_of
 from .method import Call, Method, State, Streams, Transport
 from .recording import (
     Callback,
@@ -155,16 +154,15 @@ class LocalClients(Transport):
         return asked, self.federation.client_objectives(x, indices)
 
     def identity(self) -> dict[str, Any]:
-        """Return hashes of the data, by name: a checkpoint resumes with the same data only."""
+        """Return the data, by name: a checkpoint resumes with the same data only."""
         data = self.federation
-        parts = data.features if isinstance(data.features, tuple) else (data.features,)
-        table = joblib.hash(([_numbers_of(part) for part in parts], data.offsets))
+        features = [_numbers_of(part) for part in parts_of(data.features)]
         return {
-            "data": (table, joblib.hash(data.targets)),
-            "truth": joblib.hash(data.truth),
+            "data": [*features, data.offsets, data.targets],
+            "truth": data.truth,
             "loss": data.loss,
-            "client_ids": joblib.hash(data.client_ids),
-            "weights": joblib.hash(data.weights),
+            "client_ids": data.client_ids,
+            "weights": data.weights,
         }
 
 
@@ -178,18 +176,6 @@ def _numbers_of(features: Features) -> Any:
     return S.shape, S.data, S.indices, S.indptr, features.left, features.centre
 
 
-# What a run reads of its transport. A subclass of `Transport` has the last four by default.
-_MEMBERS_OF_TRANSPORTS = (
-    "info",
-    "weights",
-    "truth",
-    "backend_record",
-    "local_data",
-    "masked_sum",
-    "absent_ids",
-)
-
-
 def transport_to(name: str, clients: object) -> Transport:
     """Return the transport to the clients of a federation, or a transport as it is.
 
@@ -200,17 +186,11 @@ def transport_to(name: str, clients: object) -> Transport:
     """
     if isinstance(clients, Federation):
         return LocalClients(clients)
-    check_protocol(
-        name,
-        clients,
-        ("for_method", "run_clients", "objectives", "identity"),
-        "a Federation, or another transport, of a subclass of fgmp.Transport",
-    )
-    for member in _MEMBERS_OF_TRANSPORTS:
-        if not hasattr(clients, member):
+    for member in (*Transport.__annotations__, *vars(Transport)):
+        if not member.startswith("_") and not hasattr(clients, member):
             raise ValueError(
-                f"{name} is {short_repr(clients)}, a transport without {member!r}; expected that "
-                "member, which a subclass of fgmp.Transport has, or a Federation"
+                f"{name} is {short_repr(clients)}, which has no {member!r}; expected a Federation, "
+                "or another transport, of a subclass of fgmp.Transport"
             )
     transport: Transport = clients  # type: ignore[assignment]  # it has all members
     return transport

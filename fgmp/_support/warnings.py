@@ -189,10 +189,10 @@ def warn_of_few_rows(coefficients: int, n_rows: Sequence[int]) -> None:
         warn_user(
             f"every client solves for up to {coefficients} coefficients (3 tau and what always "
             f"stays, or all), and {_clients_have(small, n_rows)} no more than {coefficients} rows, "
-            f"the smallest {min(small)}: solving exactly they fit their noise, and their average finds "
-            'fewer of the right atoms; SharedSupportGradMP (method="shared" of an estimator) is '
-            "made for such clients, or take a smaller sparsity, or solver=GradientDescent(steps=5) "
-            "and three times the rounds"
+            f"the smallest {min(small)}: solving exactly they fit their noise, and their average "
+            "finds fewer of the right atoms; SharedSupportGradMP "
+            '(method="shared" of an estimator) is made for such clients, or take a smaller '
+            "sparsity, or solver=GradientDescent(steps=5) and three times the rounds"
         )
 
 
