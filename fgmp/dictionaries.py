@@ -8,8 +8,8 @@ w, and P_Lambda x, the orthogonal projection of x onto the span of the atoms in 
 Psi is the identity. `Dictionary` has them for any other finite set of atoms, all computed from the
 Gram matrix Psi' Psi; to follow the paper in the standard basis stop before it. Models are given by
 their coefficients alpha, and other signals w by their inner products with the atoms, Psi' w: with
-them and the Gram matrix, a client needs the product A_i Psi once, and no selection or projection
-depends on the length of a signal.
+them and the Gram matrix, a client needs the product A_i Psi once, and a selection or a projection
+takes the same time however long signals are.
 """
 
 from __future__ import annotations

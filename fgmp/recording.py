@@ -576,14 +576,26 @@ class Watchers:
 
     def __init__(self, run: Run, callbacks: Sequence[Callback]) -> None:
         self.run = run
-        self.waiting: list[Callback] = [run.history, *callbacks]
+        self.callbacks: list[Callback] = [run.history, *callbacks]
         self.begun: list[Callback] = []
 
-    def begin(self) -> None:
-        """Call the method `begin` of those that have one."""
-        while self.waiting:
-            self.begun.append(self.waiting.pop(0))
-            _hook(self.begun[-1], "begin")(self.run)
+    def __enter__(self) -> Watchers:
+        """Call the method `begin` of those that have one; if one fails, end those that began."""
+        try:
+            for callback in self.callbacks:
+                self.begun.append(callback)
+                _hook(callback, "begin")(self.run)
+        except BaseException as error:
+            self._end_after(error)
+            raise
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        """End those that have begun, after the last round or an error."""
+        if error is None:
+            self._end()
+        else:
+            self._end_after(error)
 
     def call(self) -> bool:
         """Call all of them with the run; return whether it is over, or one has stopped it."""
@@ -591,20 +603,20 @@ class Watchers:
         stops = [callback(self.run) for callback in self.begun]
         return progress.round >= self.run.rounds or (progress.round > 0 and any(stops))
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """End those that have begun, whatever one of them raises; then raise it."""
         with ExitStack() as stack:  # which calls the last one first
             for callback in reversed(self.begun):
                 stack.callback(_hook(callback, "end"), self.run)
 
-    def end_after(self, error: BaseException) -> None:
+    def _end_after(self, error: BaseException) -> None:
         """End those that have begun after an error; what they raise is noted on it.
 
         Ctrl-C is no error of the run. After any other the history stays as it is: what it would
         record may be what failed.
         """
         if isinstance(error, KeyboardInterrupt):
-            self.end()
+            self._end()
             return
         for callback in self.begun:
             if callback is self.run.history:

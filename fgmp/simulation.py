@@ -7,7 +7,8 @@ clients of a federation compute, by `Call.update_of` or by one compiled kernel f
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -317,26 +318,16 @@ def simulate(
     aggregator = Mean() if aggregator is None else aggregator
     history = History() if history is None else history
     run = _prepared_run(method, clients, rounds, cohort_size, rng, aggregator, history, state)
-    watchers = Watchers(run, callbacks)
-    with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; its history says so
-        try:
-            try:
-                watchers.begin()
+    # A method may diverge; its history says so.
+    with np.errstate(over="ignore", invalid="ignore"), _result_on_interrupt(run):
+        with Watchers(run, callbacks) as watchers:
+            is_over = watchers.call()
+            while not is_over:  # after round T it is, or if a callback says so
+                run.progress = run_round(run)
                 is_over = watchers.call()
-                while not is_over:  # after round T it is, or if a callback says so
-                    run.progress = run_round(run)
-                    is_over = watchers.call()
-            except BaseException as error:
-                watchers.end_after(error)
-                raise
-            watchers.end()
-            result = result_of(run)
-            _warn_on_outcome(run, result)
-            return result
-        except KeyboardInterrupt as interrupt:
-            if run.records:
-                _attach_result(interrupt, run)
-            raise
+        result = result_of(run)
+        _warn_on_outcome(run, result)
+    return result
 
 
 def _prepared_run(
@@ -380,13 +371,19 @@ def check_cohort(cohort_size: int | None, n_clients: int) -> int:
     return check_integer("cohort_size", cohort_size, at_most=n_clients, why="the number of clients")
 
 
-def _attach_result(interrupt: KeyboardInterrupt, run: Run) -> None:
-    """Put what there is of a run on the exception that ended it."""
-    interrupt.result = result_of(run, interrupted=True)  # type: ignore[attr-defined]
-    rounds_done = f"{run.progress.round} of {run.rounds} rounds"
-    interrupt.add_note(
-        f"The run ended after {rounds_done}; this exception has them as its `result`."
-    )
+@contextmanager
+def _result_on_interrupt(run: Run) -> Iterator[None]:
+    """Put what there is of a run on the exception if Ctrl-C ends it."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        if run.records:
+            interrupt.result = result_of(run, interrupted=True)  # type: ignore[attr-defined]
+            rounds_done = f"{run.progress.round} of {run.rounds} rounds"
+            interrupt.add_note(
+                f"The run ended after {rounds_done}; this exception has them as its `result`."
+            )
+        raise
 
 
 def simulate_part(*args: Any, **options: Any) -> Result:

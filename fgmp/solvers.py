@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -391,15 +391,7 @@ class SecondOrderProblem(RestrictedProblem):
     @classmethod
     def of_problem(cls, problem: RestrictedProblem) -> Self:
         """Return a restricted problem of coefficients with its second derivatives."""
-        return cls(
-            problem.columns,
-            problem.targets,
-            problem.loss,
-            problem.dictionary,
-            problem.merged,
-            problem.indices,
-            problem.n_outputs,
-        )
+        return cls(*(getattr(problem, field.name) for field in fields(problem)))
 
     def orthonormalised(self) -> Self:
         """Return the same problem in orthonormal coordinates of the span.
