@@ -134,6 +134,7 @@ def test_no_test_module_imports_another(path):
 
 
 IMPORTED = {
+    "fgmp": "joblib",
     "fgmp, fgmp.cli, fgmp.run.metrics, fgmp.datasets": "h5py matplotlib pooch requests sklearn flwr "
     "narwhals pydantic PIL click tqdm numba pandas",
     # A client answers in a process for each message.

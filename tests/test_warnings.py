@@ -253,6 +253,48 @@ def test_warnings_compute_nothing_at_clients(monkeypatch):
     assert not made
 
 
+class SquaredHinge(fgmp.Loss):
+    """A loss of labels that has a minimum where a model separates them."""
+
+    is_binary = True
+
+    def values(self, predictions, targets):
+        return np.maximum(1 - targets * predictions, 0) ** 2 / 2
+
+    def derivative(self, predictions, targets):
+        return -targets * np.maximum(1 - targets * predictions, 0)
+
+    def curvature(self, predictions, targets, direction):
+        return direction * (targets * predictions < 1)
+
+
+class Exponential(fgmp.Loss):
+    """A loss of labels that has none."""
+
+    is_binary = True
+
+    def values(self, predictions, targets):
+        return np.exp(-targets * predictions)
+
+    def derivative(self, predictions, targets):
+        return -targets * np.exp(-targets * predictions)
+
+    def curvature(self, predictions, targets, direction):
+        return direction * np.exp(-targets * predictions)
+
+    def label_margins(self, predictions, targets):
+        return (targets * predictions)[:, None]
+
+
+@pytest.mark.parametrize(("loss", "n_messages"), [(SquaredHinge(), 0), (Exponential(), 1)])
+def test_own_loss_warns_of_separated_rows_if_it_has_margins(loss, n_messages):
+    """Only then do coefficients grow with every round."""
+    fed = fgmp.Federation.from_arrays([[[1.0], [-1.0], [2.0]]], [[1, -1, 1]], loss)
+    messages, _ = advice_of(fgmp.FedAvg(learning_rate=0.1), fed, 3)
+    assert len(messages) == n_messages
+    assert all("classifies all rows without error" in message for message in messages)
+
+
 def test_rise_by_rounding_after_a_warm_start_does_not_warn(backend):
     """An objective of 1e-30 that grows a few times is no rise on targets of size one."""
     rng = np.random.default_rng(0)

@@ -9,9 +9,10 @@ import numpy as np
 from ..data import Client
 from ..losses import Loss
 from ..method import Transport
+from ..solvers import SecondOrder
 from ..sparse_model import Array, SparseModel
 from .client_sums import ClientSums, State, Sum
-from .profiled_loss import RIDGE, Quadratic, best_shift, intercept_of_rows, mean_loss
+from .profiled_loss import RIDGE, best_shift, intercept_of_rows, mean_loss
 from .session import Session
 from .small_cells import Counts
 from .standardization import StandardizationStats
@@ -79,10 +80,10 @@ class CommonIntercept(ClientSums):
         found = mean_loss(client.loss, z, client.targets)
         return np.concatenate([[found.value], found.gradient, found.hessian.reshape(-1)])
 
-    def pooled(self, state: State) -> Quadratic:
+    def pooled(self, state: State) -> SecondOrder:
         """Return what the sums stand for."""
         gradient, hessian = np.split(state[-1][1:], [self.n_outputs])
-        return Quadratic(float(state[-1][0]), gradient, hessian.reshape(self.n_outputs, -1))
+        return SecondOrder(float(state[-1][0]), gradient, hessian.reshape(self.n_outputs, -1))
 
 
 def intercepts_by_newton(
@@ -129,7 +130,7 @@ def _common_intercept(
     means = stats.means[: settings.n_features]
     start = stats.standardization.null_intercept - (means @ model.dense()).reshape(-1)
 
-    def at(intercept: Array) -> Quadratic:
+    def at(intercept: Array) -> SecondOrder:
         return method.pooled(session.query(method, clients, (model, intercept)))
 
     b, _ = best_shift(at, start, RIDGE, settings.loss.is_shift_invariant)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..losses import Expansion, Loss
+from ..solvers import SecondOrder
 from ..sparse_model import Array
 from .wrapped_loss import WrappedLoss
 
@@ -55,14 +56,6 @@ class OwnIntercept(NamedTuple):
     is_finite: bool
 
 
-class Quadratic(NamedTuple):
-    """The value, gradient and Hessian of the mean loss in a shift of all predictions."""
-
-    value: float
-    gradient: Array
-    hessian: Array
-
-
 def link(loss: Loss, mean: float) -> float:
     """Return the prediction whose expected target is `mean`, for a loss of numbers."""
     return float(np.log(mean)) if loss.has_log_link else mean
@@ -76,12 +69,12 @@ def expected_targets(loss: Loss, predictions: Array) -> Array:
     return loss.derivative(predictions, np.zeros_like(predictions))
 
 
-def mean_loss(loss: Loss, predictions: Array, targets: Array) -> Quadratic:
+def mean_loss(loss: Loss, predictions: Array, targets: Array) -> SecondOrder:
     """Return the mean loss to second order in a shift, for predictions of shape (n, n_outputs)."""
     n_outputs = predictions.shape[1]
     in_shape = predictions.reshape(predictions.shape if n_outputs > 1 else len(predictions))
     expansion = loss.expansion(in_shape, targets)
-    return Quadratic(
+    return SecondOrder(
         value=float(expansion.values.mean()),
         gradient=expansion.derivative.reshape(-1, n_outputs).mean(axis=0),
         hessian=_row_curvatures(expansion).mean(axis=0),
@@ -129,7 +122,7 @@ def own_intercept(
         mean = 1 - float(loss.derivative(at_one, targets).mean())
         b[:] = link(loss, max(mean, ridge))
 
-    def at(shift: Array) -> Quadratic:
+    def at(shift: Array) -> SecondOrder:
         return mean_loss(loss, z + shift, targets)
 
     b, last = best_shift(at, b, ridge, loss.is_shift_invariant)
@@ -137,13 +130,13 @@ def own_intercept(
 
 
 def best_shift(
-    at: Callable[[Array], Quadratic], start: Array, ridge: float, is_shift_invariant: bool
-) -> tuple[Array, Quadratic]:
+    at: Callable[[Array], SecondOrder], start: Array, ridge: float, is_shift_invariant: bool
+) -> tuple[Array, SecondOrder]:
     """Return the shift b that minimises a mean loss plus ridge ||b||^2 / 2, by Newton's method.
 
     Parameters
     ----------
-    at : callable (b) -> Quadratic
+    at : callable (b) -> SecondOrder
         The mean loss to second order, which may be a sum over clients on other machines.
     start : ndarray, shape (n_outputs,)
         Where the steps begin.
@@ -154,7 +147,7 @@ def best_shift(
 
     Returns
     -------
-    tuple of ndarray and Quadratic
+    tuple of ndarray and SecondOrder
         b, and the last of the mean losses that were computed.
     """
     b = start
@@ -184,8 +177,8 @@ def intercept_of_rows(
 
 
 def _damped(
-    at: Callable[[Array], Quadratic], b: Array, step: Array, current: Quadratic, ridge: float
-) -> tuple[Array, Quadratic | None]:
+    at: Callable[[Array], SecondOrder], b: Array, step: Array, current: SecondOrder, ridge: float
+) -> tuple[Array, SecondOrder | None]:
     """Return b after a step that does not raise the objective; None if rounding is left.
 
     Where the loss is nearly zero its rounding is that of its terms, which are larger: there a step

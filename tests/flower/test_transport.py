@@ -207,7 +207,7 @@ def test_server_that_starts_again_goes_on_to_the_same_bits(tmp_path):
 
 @pytest.mark.parametrize(
     ("n_clients", "settings", "words"),
-    [(4, None, "info.n_rows is 4 of them"), (6, {"part": "training"}, "settings is ")],
+    [(4, None, "info.n_rows.4 is absent, not 50"), (6, {"part": "training"}, "settings is ")],
 )
 def test_checkpoint_of_other_clients_or_settings_is_refused(tmp_path, n_clients, settings, words):
     """It is of another run."""
