@@ -304,13 +304,15 @@ ESTIMATORS = {
     r"^X holds in the columns \[1, 3\] numbers so large": lambda: fit(
         X=sparse.csr_array(X * [1, 1e300, 1, 1e200, 1])
     ),
-    r"X contains infinity(.|\n)*in the columns \['v'\]": lambda: fit(
+    r"^X contains infinity in the columns \['v'\]; expected finite numbers$": lambda: fit(
         X=COLUMNS.assign(v=changed(Y, 2, np.inf))
     ),
-    r"X contains infinity(.|\n)*in the columns \[4\]": lambda: fit(
+    r"^X contains infinity in the columns \[4\]; expected finite": lambda: fit(
         X=sparse.csr_array(changed(X, (2, 4), np.inf))
     ),
-    r"X contains NaN(.|\n)*in the columns \['b'\]": lambda: fit(X=COLUMNS.assign(b=NULLABLE)),
+    r"^X contains NaN: values are missing in the columns \['b'\]": lambda: fit(
+        X=COLUMNS.assign(b=NULLABLE)
+    ),
     r"^Complex data not supported: X has dtype complex128; expected real": lambda: fit(X=X * 1j),
     r"^Complex data not supported: X has dtype complex128; expected": lambda: fit(
         X=sparse.csr_array(X * 1j)
@@ -328,7 +330,7 @@ ESTIMATORS = {
     r"^X holds dates or durations, dtype object": lambda: fit(
         X=[[day, 4321] for day in TIMES.tolist()]
     ),
-    r"^X holds text that is no number; expected numbers": lambda: fit(
+    r"^X holds text that is no number; expected numbers, or categories=\[...\]": lambda: fit(
         X=[[name, 4321] for name in NAMES]
     ),
     r"^X has shape \(8,\); expected 2 dimensions. Reshape": lambda: fit(X=Y),
@@ -360,10 +362,10 @@ ESTIMATORS = {
     r"column 'u' of X to float: it is Duration": lambda: LABELLED_FIT.predict(
         COLUMNS.assign(u=TIMES - TIMES[0])
     ),
-    r"column 'u' of X to float: it is [a-zA-Z]+. Drop": lambda: LABELLED_FIT.predict_proba(
-        COLUMNS.assign(u=NAMES)
+    r"column 'u' of X to float: it is [a-zA-Z]+. Name it in categories=\[...\]": lambda: (
+        LABELLED_FIT.predict_proba(COLUMNS.assign(u=NAMES))
     ),
-    r"X contains NaN(.|\n)*It is in the columns \['x'\]": lambda: LABELLED_FIT.predict(
+    r"^X contains NaN: values are missing in the columns \['x'\]": lambda: LABELLED_FIT.predict(
         COLUMNS.assign(x=changed(Y, 2, np.nan))
     ),
     r"^y has 1 missing values, the first in row 5; expected a label": lambda: LABELLED_FIT.score(
@@ -375,11 +377,11 @@ ESTIMATORS = {
         X, groups=["Smith", "b"]
     ),
     r"groups has shape \(8, 5\); expected one group for each of 8": lambda: fit(groups=X),
-    r"could not convert column 'y' of X to float: it is [a-zA-Z]+. Drop": lambda: fit(
+    r"could not convert column 'y' of X to float: it is [a-zA-Z]+. Name it in categor": lambda: fit(
         X=COLUMNS.assign(y=NAMES)
     ),
-    r"X contains NaN(.|\n)*It is in the columns \['u'\]": lambda: fit(
-        X=COLUMNS.assign(u=changed(Y, 2, np.nan))
+    r"^X contains NaN: values .* \['u'\]; expected none, or a fit with missing='indicator'$": lambda: (
+        fit(X=COLUMNS.assign(u=changed(Y, 2, np.nan)))
     ),
     r"no bound with C=inf; a finite C gives them one": lambda: fit(
         CLASSIFIER, np.sign(X[:, 0] - np.median(X[:, 0])), sparsity=1, C=np.inf, method="shared"

@@ -341,3 +341,20 @@ def test_table_has_a_line_for_each_group_as_text_frame_and_picture():
     np.testing.assert_allclose([low, high], [slope - 1.96 * error, slope + 1.96 * error], 1e-4)
     assert [label.get_text() for label in axes[0].get_yticklabels()][0] == "Budapest"
     plt.close("all")
+
+
+@pytest.mark.parametrize("by", ["groups", "all"])
+def test_performance_without_groups_says_that_rows_of_the_fit_are_too_kind(by):
+    """Nobody knows then which rows these are; of a fit without groups, too."""
+    X = np.random.default_rng(0).standard_normal((80, 3))
+    y = X[:, 0] + np.random.default_rng(1).standard_normal(80)
+    groups = np.arange(80) % 4
+    for of_fit in (None, groups):
+        model = fgmp.FedGradMPRegressor(1).fit(X, y, of_fit)
+        for measured in (None, groups):
+            notes = " ".join(model.performance(X, y, measured, by=by).notes)
+            assert "too kind" in notes
+            both = of_fit is not None and measured is not None
+            assert ("Part of the fit: 0, 1, 2, 3." in notes) == both
+    new = model.performance(X, y, np.repeat("new", 80), by=by)
+    assert "too kind" not in " ".join(new.notes)

@@ -514,7 +514,7 @@ def test_file_with_two_columns_of_one_name_is_refused():
         content = json.loads(model.to_json())
         content["encoding"][1]["levels"] = levels
         content["encoding"][0]["name"] = "sex=x=y"
-        with pytest.raises(ValueError, match="text is no model of fgmp"):
+        with pytest.raises(ValueError, match="^text is not what to_json of an estimator wrote: "):
             fgmp.FedGradMPRegressor.from_json(json.dumps(content))
 
 
@@ -720,3 +720,39 @@ def test_sparsity_is_at_most_the_number_of_other_columns():
         ValueError, match="sparsity is 4; expected an integer from 0 to 3 .*choose from"
     ):
         fgmp.FedGradMPRegressor(4, always_include=0).fit(X, X[:, 1])
+
+
+AS_TEXT = pd.DataFrame({"age": ["50", "61.5", "70", "44"] * 10, "score": np.arange(40.0)})
+
+
+@pytest.mark.parametrize(
+    "X, words",
+    [
+        (AS_TEXT, "column 'age'"),
+        (AS_TEXT.astype({"age": "category"}), "column 'age'"),
+        (AS_TEXT.astype(str).to_numpy(), "X"),
+        (AS_TEXT.to_numpy(), "X"),
+    ],
+)
+@pytest.mark.parametrize("missing", ["error", "indicator"])
+def test_numbers_as_text_are_read_with_a_word(X, words, missing):
+    """The model is that of numbers, whatever holds them, and the warning says what was done."""
+    y = np.arange(40.0) % 7
+    with pytest.warns(fgmp.AdviceWarning, match="holds text, which is read as numbers") as caught:
+        model = fgmp.FedGradMPRegressor("all", missing=missing).fit(X, y)
+    if missing == "error":
+        assert [str(warning.message).partition(" holds")[0] for warning in caught] == [words]
+    expected = fgmp.FedGradMPRegressor("all").fit(AS_TEXT.astype(float), y)
+    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-12)
+
+
+def test_gap_at_a_group_that_takes_no_part_is_not_spoken_of():
+    """It is in no sum, so the fit warns of the group alone."""
+    X = pd.DataFrame({"age": np.arange(43.0) ** 2 % 17 / 3, "score": np.arange(43.0)})
+    X.loc[1, "age"] = np.nan
+    groups = np.repeat(["small", "A", "B"], [3, 20, 20])
+    model = fgmp.FedGradMPRegressor("all", missing="indicator")
+    with pytest.warns(fgmp.AdviceWarning) as caught:
+        model.fit(X, X["score"] % 5, groups)
+    assert ["min_rows" in str(warning.message) for warning in caught] == [True]
+    assert "missing" not in str(caught[0].message)

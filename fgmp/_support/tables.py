@@ -14,10 +14,15 @@ from scipy.sparse.linalg import LinearOperator
 
 from .optional import needs
 from .sparse_features import SparseFeatures, stacked
-from .validation import as_numbers, check_array
+from .validation import as_array, as_numbers, check_array
+from .warnings import advise_once
 
 if TYPE_CHECKING:
     import narwhals as nw
+
+
+# What helps where a column of an estimator holds no numbers.
+WHERE_KINDS_BELONG = "Name it in categories=[...], or drop it, or make numbers of it"
 
 
 def concatenate_rows(matrices: Sequence[Any]) -> Any:
@@ -144,7 +149,7 @@ def check_features(X: Any) -> Any:
         for column in frame.iter_columns():
             _check_column_of_features(column)
         return X
-    array = as_numbers("X", X)
+    array = read_numbers("X", X, "numbers, or categories=[...] with the columns of kinds")
     if array.ndim != 2:
         raise ValueError(
             f"X has shape {array.shape}; expected 2 dimensions. Reshape your data: "
@@ -163,7 +168,7 @@ def _check_column_of_features(column: nw.Series[Any]) -> None:
     if _as_floats(column) is None:
         raise ValueError(
             f"could not convert column {column.name!r} of X to float: it is "
-            f"{_type_name(column)}. Drop it or encode it (sklearn.preprocessing.OneHotEncoder)."
+            f"{_type_name(column)}. {WHERE_KINDS_BELONG}"
         )
 
 
@@ -202,9 +207,30 @@ def _as_floats(column: nw.Series[Any]) -> NDArray[Any] | None:
         return None
     try:
         values = np.asarray(column.to_numpy())
-        return values if values.dtype == np.float32 else values.astype(np.float64)
+        floats = values if values.dtype == np.float32 else values.astype(np.float64)
     except (TypeError, ValueError):
         return None
+    _advise_on_text(f"column {column.name!r}", values)
+    return floats
+
+
+def read_numbers(name: str, value: Any, expected: str = "numbers") -> NDArray[Any]:
+    """Return what `as_numbers` does, and warn if it has read numbers from text."""
+    array = as_array(name, value)
+    numbers = as_numbers(name, array, expected)
+    _advise_on_text(name, array)
+    return numbers
+
+
+def _advise_on_text(name: str, values: NDArray[Any]) -> None:
+    """Warn if values that became numbers hold text."""
+    is_object = values.dtype.kind == "O"
+    if values.dtype.kind in "US" or (is_object and any(isinstance(v, str) for v in values.flat)):
+        advise_once(
+            "numbers as text",
+            f"{name} holds text, which is read as numbers; expected numbers, and codes of kinds "
+            "in categories=[...]",
+        )
 
 
 def _is_complex(column: nw.Series[Any]) -> bool:

@@ -248,7 +248,7 @@ def is_missing(value: object) -> bool:
         return False
 
 
-def as_numbers(name: str, value: object) -> NDArray[Any]:
+def as_numbers(name: str, value: object, expected: str = "numbers") -> NDArray[Any]:
     """Return `value` as an array of real numbers.
 
     Objects and text that are numbers become float64, and missing objects nan.
@@ -280,7 +280,7 @@ def as_numbers(name: str, value: object) -> NDArray[Any]:
         return array.astype(np.float64)
     except ValueError:
         # NumPy's message would show the text.
-        raise ValueError(f"{name} holds text that is no number; expected numbers") from None
+        raise ValueError(f"{name} holds text that is no number; expected {expected}") from None
     except TypeError as error:
         # NumPy's message shows the type only.
         raise TypeError(f"{name} holds no numbers: {error}") from None

@@ -132,10 +132,9 @@ def _read_model(path: Path) -> Any:
     from ..estimators import model_from_json
 
     try:
-        return model_from_json(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # a UnicodeDecodeError is one, too
-        expected = "expected a file with what to_json of a fitted estimator returned"
-        raise ValueError(f"MODEL is {str(path)!r}; {expected} ({error})") from None
+        return model_from_json(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"MODEL is {str(path)!r}: {error}") from None
 
 
 def _read_table(path: str, has_header: bool) -> CsvTable:

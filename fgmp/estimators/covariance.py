@@ -295,7 +295,7 @@ def _why_no_products(settings: FitSettings) -> str:
     """Return why outer products are not asked for, or "" if they are."""
     n_clients = len(settings.info.n_rows)
     if n_clients < 2:
-        return "all rows are one group"
+        return "all rows are one group, because fit got no groups=..., or one alone took part"
     if settings.parameters.secure and n_clients < LEAST_CLIENTS_UNDER_MASKS:
         return (
             f"under masks the sum of outer products of {n_clients} groups would tell one of them "

@@ -29,11 +29,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from .._support.tables import read_table
+from .._support.tables import WHERE_KINDS_BELONG, read_numbers, read_table
 from .._support.ties import with_exact_ties
 from .._support.validation import (
     as_array,
-    as_numbers,
     check_integer,
     check_sequence,
     is_missing,
@@ -718,14 +717,14 @@ def _numbers_of(name: str, column: Array) -> Array:
     It takes what a column without gaps is taken for: Decimals, and text of numbers, too.
     """
     try:
-        return as_numbers(name, column).astype(np.float64)
+        return read_numbers(f"column {name!r}", column).astype(np.float64)
     except (TypeError, ValueError):
         kind = next(
             (type(value).__name__ for value in column.tolist() if not _is_number(value)), "date"
         )
         raise ValueError(
-            f"could not convert column {name!r} of X to float: it holds a {kind}. Name it in "
-            "categories, drop it or encode it"
+            f"could not convert column {name!r} of X to float: it holds a {kind}. "
+            f"{WHERE_KINDS_BELONG}"
         ) from None
 
 

@@ -15,11 +15,10 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from .._support.tables import check_features
+from .._support.tables import check_features, read_numbers
 from .._support.validation import (
     as_array,
     as_labels,
-    as_numbers,
     check_number,
     refuse_missing,
     short_repr,
@@ -59,7 +58,7 @@ def weights_of_rows(sample_weight: Any, X: Any, dtype: Any = None) -> Array:
         above 0.
     """
     if sample_weight is not None:
-        sample_weight = as_numbers("sample_weight", sample_weight)
+        sample_weight = read_numbers("sample_weight", sample_weight)
         if not sample_weight.ndim:
             sample_weight = check_number("sample_weight", sample_weight.item(), above=0)
     return np.asarray(_check_sample_weight(sample_weight, X, dtype=dtype, ensure_non_negative=True))
@@ -177,9 +176,13 @@ def validated(model: LinearModel, X: Any, y: Any = "no_validation", **options: A
         if "X contains NaN" not in message and "X contains infinity" not in message:
             raise
         names = names_of_columns(model, columns_not_finite(X), N_NAMED)
+        if "NaN" in message:
+            raise ValueError(
+                f"X contains NaN: values are missing in the columns {names}; expected none, or a "
+                "fit with missing='indicator'"
+            ) from None
         raise ValueError(
-            f"{error}\nIt is in the columns {names}; expected numbers there, or "
-            "missing='indicator'."
+            f"X contains infinity in the columns {names}; expected finite numbers"
         ) from None
 
 
@@ -198,7 +201,7 @@ def validated_targets(model: LinearModel, y: Any) -> Any:
     array = as_array("y", y)
     if array.dtype.kind == "O":
         refuse_missing("y", array, "a number")
-    return as_numbers("y", array)
+    return read_numbers("y", array)
 
 
 def vector_of_targets(model: LinearModel, X: Any, y: Any) -> Array:

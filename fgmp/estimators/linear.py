@@ -838,7 +838,7 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
 _KINDS: tuple[type[SparseLinear], ...] = (FedGradMPRegressor, FedGradMPClassifier)
 
 
-def model_from_json(text: str) -> SparseLinear:
+def model_from_json(text: str | bytes) -> SparseLinear:
     """Return the fitted estimator that `to_json` wrote. Its predictions have the same bits.
 
     Raises

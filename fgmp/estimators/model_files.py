@@ -97,12 +97,12 @@ def model_to_json(model: LinearModel, kinds: Iterable[type[LinearModel]]) -> str
     return text
 
 
-def read_model(text: str, kinds: Iterable[type[Model]]) -> Model:
+def read_model(text: str | bytes, kinds: Iterable[type[Model]]) -> Model:
     """Return the fitted estimator that `model_to_json` wrote.
 
     Parameters
     ----------
-    text : str
+    text : str or bytes
         The JSON.
     kinds : iterable of type
         The estimators that it may be of.
@@ -110,9 +110,7 @@ def read_model(text: str, kinds: Iterable[type[Model]]) -> Model:
     try:
         return model_of(check_content(read_json("text", text)), kinds)
     except ValueError as error:
-        raise ValueError(
-            f"text is no model of fgmp ({error}); expected what to_json of an estimator wrote"
-        ) from None
+        raise ValueError(f"text is not what to_json of an estimator wrote: {error}") from None
 
 
 def _encode_covariance(covariance: Covariance, columns: Columns) -> dict[str, Any]:

@@ -413,10 +413,12 @@ def _notes(model: LinearModel, loss: Loss, by: str, names: Sequence[Any]) -> tup
         "below 1 they are too extreme. A model that is right has 0 and 1."
     ]
     in_fit = [str(name) for name in names if name in list(model.groups_)]
-    if in_fit:
+    knows_groups = list(names) != ["all rows"] and len(model.groups_) > 1
+    if in_fit or not knows_groups:
+        which = f"Part of the fit: {', '.join(in_fit)}. " if knows_groups else ""
         notes.append(
-            f"Part of the fit: {', '.join(in_fit)}. On rows that a model was fitted to its "
-            "measures are too kind; a group that was left out shows how good it is at a new one."
+            f"{which}On rows that a model was fitted to its measures are too kind; a group that "
+            "was left out shows how good it is at a new one."
         )
     if by == "all" and loss.class_labels is not None:
         notes.append("AUC: of pairs within a group, because pairs of two groups are in no sum.")
