@@ -287,13 +287,42 @@ def test_the_summary_is_a_table_in_text_and_html():
     lines = repr(summary).splitlines()
     title = "FedGradMPClassifier: 2 of 7 features, chosen by FedGradMP; 450 rows of 9 groups"
     assert lines[0].startswith(title)
-    assert lines[2].split()[:5] == ["feature", "odds", "ratio", "low", "high"]
+    assert lines[2].split()[:5] == ["feature", "per", "odds", "ratio", "low"]
     assert "coef" in lines[2] and len(max(lines[2:6], key=len)) <= 120
     page = summary._repr_html_()
     assert "a&lt;b" in page and "a<b" not in page and page.count("<tr>") == 4
     slopes = summary.columns["per_deviation"][1:]
     expected = model.coef_[0, model.support_] * X.to_numpy()[:, model.support_].std(axis=0)
     np.testing.assert_allclose(slopes, expected, rtol=1e-9)
+
+
+def test_printed_odds_are_of_a_deviation_or_of_a_one_against_a_zero():
+    """A length in kilometres has no odds that one can read; those of its deviation have intervals.
+
+    They are the odds of a model of columns that were divided by their deviations beforehand.
+    """
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"km": 1e-5 * rng.standard_normal(300), "male": rng.random(300) < 0.4})
+    y = 1e5 * X["km"] + 0.5 * X["male"] + rng.logistic(size=300) > 0
+    groups = np.arange(300) % 5
+    model = fgmp.FedGradMPClassifier("all", C=np.inf)
+    summary = model.fit(X, y, groups).summary()
+    divided = X.assign(km=X["km"] / X["km"].std(ddof=0))
+    of_divided = model.fit(divided, y, groups).summary()
+    assert summary.columns["odds_ratio"][1] == np.inf
+    for ending in ("", "_lower", "_upper", "_lower_by_group", "_upper_by_group"):
+        found = summary.columns[f"odds_ratio_per_deviation{ending}"][1]
+        np.testing.assert_allclose(found, of_divided.columns[f"odds_ratio{ending}"][1], rtol=1e-7)
+
+    lines = repr(summary).splitlines()
+    deviation = f"{X['km'].std(ddof=0):.4g}"
+    expected = {"km": ["sd", deviation], "male": ["1"]}
+    for row, (name, per) in enumerate(expected.items(), start=1):
+        columns = of_divided.columns  # of km per deviation, of male per one
+        names = ["odds_ratio", *(f"odds_ratio_{bound}" for bound in ("lower", "upper"))]
+        cells = [name, *per, *(f"{columns[column][row]:.4g}" for column in names)]
+        (line,) = [line for line in lines if line.startswith(f"{name} ")]
+        assert line.split()[: len(cells)] == cells
 
 
 def test_the_summary_says_which_class_odds_are_of_and_how_many_rows_are_of_the_rarer_one():

@@ -41,16 +41,16 @@ _WIDTH = 100
 _HEADINGS = {
     "feature": "feature",
     "class": "class",
+    "step": "per",
     "coefficient": "coef",
     "per_deviation": "per sd",
     "odds_ratio": "odds ratio",
-    "odds_ratio_per_deviation": "OR per sd",
     "rate_ratio": "rate ratio",
-    "rate_ratio_per_deviation": "RR per sd",
     "standard_error": "se",
     "standard_error_by_group": "se (groups)",
     "rows": "rows",
 }
+_RATIOS = ("odds_ratio", "rate_ratio")
 _BOUNDS = {"lower": "low", "upper": "high"}
 _BY_GROUP = {"": "", "_by_group": " (groups)"}
 # What the names of the columns of the refit without a ridge end with.
@@ -64,13 +64,15 @@ class Summary:
     Attributes
     ----------
     columns : dict of str to ndarray
-        ``feature``; ``class`` with several outputs; ``coefficient`` per unit of the feature and
-        ``per_deviation``, times its standard deviation; for a logistic model ``odds_ratio`` per
-        unit and ``odds_ratio_per_deviation``, the exponentials of the two, and for counts
+        ``feature``; ``class`` with several outputs; ``coefficient`` per unit of the feature, its
+        standard ``deviation``, and ``per_deviation``, the product; for a logistic model
+        ``odds_ratio`` and ``odds_ratio_per_deviation``, their exponentials, and for counts
         ``rate_ratio`` and ``rate_ratio_per_deviation``; ``standard_error``, ``lower`` and ``upper``
         of the coefficient, model-based; and the same ``_by_group``, of the cluster sandwich with
-        the groups as clusters, nan if that was not summed. Where there is a ratio, its intervals
-        too: ``odds_ratio_lower``, ``odds_ratio_upper_by_group`` and so on. If there are columns of
+        the groups as clusters, nan if that was not summed. Where there are ratios, their intervals
+        too: ``odds_ratio_lower``, ``odds_ratio_per_deviation_upper_by_group`` and so on. The table
+        that is printed has one ratio, for a standard deviation of the feature or, for a column of
+        zeros and ones, for a one against a zero. If there are columns of
         zeros and ones, ``rows``, how many rows have a one (by their weights), nan for other
         columns; and ``few_rows``, whether these, or those with a zero, are fewer than 5, or than
         `min_rows`. The table that is printed marks them. With ``summary(unshrunken=True)`` also
@@ -118,9 +120,12 @@ class Summary:
         What is published comes first, because a narrow screen shows the first columns only: a
         ratio with its intervals, or, without one, the coefficient with its own.
         """
-        ratio = next((name for name in ("odds_ratio", "rate_ratio") if name in self.columns), "")
+        ratio = next((name for name in _RATIOS if name in self.columns), "")
+        columns = self.columns
+        if ratio:
+            columns = _per_step(ratio, columns)
         main = ratio or "coefficient"
-        headings = {name: _HEADINGS[name] for name in ("feature", "class", main)}
+        headings = {name: _HEADINGS[name] for name in ("feature", "class", "step", main)}
         for refit in ("", UNSHRUNKEN):
             headings |= {main + refit: headings[main] if not refit else "C=inf"}
             for ending, words in _BY_GROUP.items():
@@ -131,18 +136,34 @@ class Summary:
         if ratio:
             del headings["per_deviation"]  # its exponential says the same
         shown = {
-            name: self.columns[name]
+            name: columns[name]
             for name in headings
-            if name in self.columns
-            and not ("by_group" in name and np.isnan(self.columns[name]).all())
+            if name in columns and not ("by_group" in name and np.isnan(columns[name]).all())
         }
         cells = {name: [_cell(value) for value in column] for name, column in shown.items()}
         if "rows" in cells:
-            marks = np.where(self.columns["few_rows"], " *", "")
+            marks = np.where(columns["few_rows"], " *", "")
             cells["rows"] = [cell + mark for cell, mark in zip(cells["rows"], marks, strict=True)]
         return [headings[name] for name in shown], [
             list(row) for row in zip(*cells.values(), strict=True)
         ]
+
+
+def _per_step(ratio: str, columns: dict[str, Array]) -> dict[str, Array]:
+    """Return columns in which a ratio and its intervals are those of a readable step, in words."""
+    deviations = columns["deviation"]
+    is_indicator = ~np.isnan(columns.get("rows", np.full(len(deviations), np.nan)))
+    steps = [f"sd {deviation:.4g}" for deviation in deviations.tolist()]
+    steps = np.where(is_indicator, "1", np.where(np.isnan(deviations), "", steps))
+    per_deviation = f"{ratio}_per_deviation"
+    chosen = {
+        name.replace(per_deviation, ratio): np.where(
+            is_indicator, columns[name.replace(per_deviation, ratio)], values
+        )
+        for name, values in columns.items()
+        if name.startswith(per_deviation)
+    }
+    return columns | chosen | {"step": steps}
 
 
 def _cell(value: object) -> str:
@@ -192,22 +213,16 @@ def summarize(model: LinearModel, level: float, unshrunken: bool) -> Summary:
 def _of_coefficients(model: LinearModel, covariance: Covariance, level: float) -> dict[str, Array]:
     """Return coefficients, ratios, errors and intervals."""
     deviations = np.append(covariance.deviations, np.nan)  # the intercept is the column -1
-    per_deviation = covariance.values * deviations[covariance.columns]
-    columns = {"coefficient": covariance.values}
-    columns["per_deviation"] = per_deviation
+    columns = {"coefficient": covariance.values, "deviation": deviations[covariance.columns]}
+    columns["per_deviation"] = columns["coefficient"] * columns["deviation"]
     ratio = _name_of_ratio(model)
-    if ratio:
-        is_slope = covariance.columns >= 0
-        with np.errstate(over="ignore"):
-            columns[ratio] = np.where(is_slope, np.exp(covariance.values), np.nan)
-            columns[f"{ratio}_per_deviation"] = np.exp(per_deviation)
 
     # Without a variance to estimate, quantiles are normal.
     degrees_of_freedom = np.inf if is_classifier(model) else covariance.degrees_of_freedom
     columns |= _errors(covariance, covariance.model_based, degrees_of_freedom, level, "")
     columns |= _errors(covariance, covariance.by_group, covariance.n_groups - 1, level, "_by_group")
     if ratio:
-        columns |= _intervals_of_ratio(ratio, columns, covariance.columns >= 0)
+        columns |= _ratios(ratio, columns)
     return columns
 
 
@@ -304,13 +319,20 @@ def _errors(
     }
 
 
-def _intervals_of_ratio(ratio: str, columns: dict[str, Array], is_slope: Array) -> dict[str, Array]:
-    """Return the exponentials of the intervals of the slopes; the intercept has no ratio."""
+def _ratios(ratio: str, columns: dict[str, Array]) -> dict[str, Array]:
+    """Return the ratios of a unit and of a standard deviation, and the bounds of their intervals.
+
+    The intercept, which has no deviation, has no ratio.
+    """
+    deviations = columns["deviation"]
+    exponents = {"": "coefficient"}
+    exponents |= {f"_{bound}{end}": bound + end for end in _BY_GROUP for bound in _BOUNDS}
+    steps = {"": np.where(np.isnan(deviations), np.nan, 1.0), "_per_deviation": deviations}
     with np.errstate(over="ignore"):
         return {
-            f"{ratio}_{bound}{ending}": np.where(is_slope, np.exp(columns[bound + ending]), np.nan)
-            for ending in _BY_GROUP
-            for bound in _BOUNDS
+            f"{ratio}{per}{ending}": np.exp(columns[name] * step)
+            for per, step in steps.items()
+            for ending, name in exponents.items()
         }
 
 
@@ -410,6 +432,12 @@ def _notes(model: LinearModel, covariance: Covariance, level: float) -> tuple[st
             f"The coefficients are ridge estimates (C={model.C_:g}), shrunken towards zero; the "
             "intervals are about the shrunken values. summary(unshrunken=True) has those of "
             "C=np.inf beside them, where the rows are."
+        )
+    ratio = _name_of_ratio(model).replace("_", " ")
+    if ratio:
+        notes.append(
+            f"per: the step of the {ratio}, a standard deviation (sd) of the feature, or 1 for a "
+            "column of zeros and ones. In columns it stands per unit, too."
         )
     notes += _notes_on_intervals(model, covariance, level)
     if _name_of_ratio(model) == "rate_ratio" and covariance.dispersion == 1:
