@@ -138,7 +138,7 @@ dist: .venv/dist  ## build the sdist and the wheel into build/dist, check them, 
 	.venv/dist/bin/python -m build --outdir build/dist .
 	.venv/dist/bin/python -m twine check --strict build/dist/*
 	.venv/dist/bin/check-wheel-contents build/dist
-	$(PYTHON) tools/installed.py build/dist/*.whl core
+	$(PYTHON) tools/installed.py build/dist/*.whl core readme
 	$(PYTHON) tools/installed.py build/dist/*.tar.gz core
 
 dist-extras: dist  ## install the wheel with each extra alone into an empty environment, and run an example of it (EXTRA=name)

@@ -3,12 +3,18 @@
 import importlib
 import re
 import runpy
+import shlex
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import jupytext
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from scipy.optimize import least_squares
 from scipy.special import huber
 
@@ -166,22 +172,70 @@ def test_code_of_the_list_of_faults_runs(tmp_path, monkeypatch, capsys):
     }
 
 
-def test_lines_of_the_readme_for_a_table_run():
-    """The classifier finds the two features of a table, and may keep another beside them."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((600, 8))
-    site = rng.integers(4, size=600)
-    y = np.where(2 * X[:, 1] - 2 * X[:, 5] + rng.logistic(size=600) > 0, "ill", "well")
-    names = {"X": X, "y": y, "site": site}
-    lines = python_blocks("README.md")[-1]
-    assert (
-        'FedGradMPClassifier(sparsity="cv", random_state=0)\nmodel.fit(X, y, groups=site)' in lines
-    )
-    assert "bootstrap(200," in lines
-    exec(lines.replace("bootstrap(200,", "bootstrap(3,"), names)
-    assert {1, 5} <= set(names["model"].support_.tolist())
-    assert len(names["model"].support_) <= 3
-    plt.close("all")
+TABLE_OF_README = re.search(
+    r"```\n(feature .*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+)[1]
+# Packages that are not on a list cannot be imported, and the lines of README for a table run.
+LINES_OF_README = """
+import re, sys
+from importlib.metadata import packages_distributions
+
+allowed = set(sys.argv[1].split())
+of_modules = packages_distributions().items()
+others = {name for name, owners in of_modules if not allowed & {o.lower() for o in owners}}
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in others - {"fgmp"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+lines = re.findall(r"```python\\n(.*?)```", open("README.md").read(), re.DOTALL)[-1]
+assert "bootstrap(200," in lines
+exec(lines.replace("bootstrap(200,", "bootstrap(3,"))
+"""
+
+
+def install_line_of_readme():
+    """Return what the README says to install: fgmp with extras, and other packages."""
+    (line,) = re.findall(r"`pip install (.*?)`", (ROOT / "README.md").read_text(), re.MULTILINE)[:1]
+    return shlex.split(line)
+
+
+def installed_by(requirements):
+    """Return the names of the distributions that these, and what they ask for, install."""
+    found = {}
+    left = [(Requirement(text), "") for text in requirements]
+    while left:
+        requirement, extra = left.pop()
+        name = canonicalize_name(requirement.name)
+        is_asked_for = requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+        if is_asked_for and not {"", *requirement.extras} <= found.get(name, set()):
+            found[name] = {"", *requirement.extras}
+            asked = [Requirement(text) for text in metadata.requires(name) or ()]
+            left += [(one, extra) for one in asked for extra in found[name]]
+    return set(found)
+
+
+def test_lines_of_the_readme_run_with_what_its_line_installs():
+    """They print the table that README shows: no package is missing, and no number is another."""
+    of_fgmp, *others = install_line_of_readme()
+    extras = re.fullmatch(r"\.\[(.*)\]", of_fgmp)[1].split(",")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    requirements = [*project["dependencies"], *others]
+    for extra in extras:
+        requirements += project["optional-dependencies"][extra]
+    allowed = installed_by(requirements)
+    assert {"pandas", "narwhals", "matplotlib"} <= allowed and "pooch" not in allowed
+
+    command = [sys.executable, "-c", LINES_OF_README, " ".join(allowed)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout.partition("\nfeature ")[2].partition("\n\n")[0].splitlines()[2:]
+    shown = [line.split() for line in TABLE_OF_README.splitlines()]
+    assert shown[0] == ["feature", "per", "odds", "ratio", "low", "high"]
+    rows = zip(printed, shown[1:], strict=True)
+    assert [line.split()[: len(cells)] for line, cells in rows] == shown[1:]
 
 
 def example(class_name, module):

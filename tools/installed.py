@@ -3,10 +3,13 @@
 `make dist` tries core, and `make dist-extras` each extra alone. Only in an empty environment a missing
 dependency shows. Without `make`: ``python tools/installed.py . core``, or a wheel in place of the dot.
 For each environment one line says how large it is. An example reads README where the example stands
-there, and is otherwise a few lines below.
+there, and is otherwise a few lines below. "readme" is what README says to install for a table, and runs
+its lines.
 """
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -53,10 +56,9 @@ EXAMPLES = {
     "estimators": """
         X, site = rng.standard_normal((600, 8)), rng.integers(4, size=600)
         y = np.where(2 * X[:, 1] - 2 * X[:, 5] + rng.logistic(size=600) > 0, "ill", "well")
-        names = {"X": X, "y": y, "site": site}
-        lines = readme("FedGradMPClassifier").splitlines()
-        exec("\\n".join(line for line in lines if "plot()" not in line), names)
-        assert names["model"].support_.tolist() == [1, 5]
+        model = fgmp.FedGradMPClassifier(sparsity="cv", random_state=0).fit(X, y, groups=site)
+        assert model.support_.tolist() == [1, 5]
+        assert len(fgmp.datasets.heart_disease().y) == 920
         assert fgmp.digits_by_writer().train.n_clients > 10
     """,
     "fast": """
@@ -70,6 +72,13 @@ EXAMPLES = {
         model = fgmp.FedGradMPRegressor("cv", random_state=0).fit(X, X[:, 1] + rng.standard_normal(300))
         model.bootstrap(5, over="rows").plot().figure.savefig("bootstrap.png")
         model.cv_.plot().figure.savefig("path.png")
+    """,
+    "readme": """
+        import matplotlib
+        matplotlib.use("agg")
+        names = {}
+        exec(readme("FedGradMPClassifier").replace("bootstrap(200,", "bootstrap(5,"), names)
+        assert 1 < len(names["model"].support_) < 6
     """,
     "data": """
         fgmp.simulate(fgmp.FedGradMP(3), federation, 8, rng=0, callbacks=fgmp.Bar())
@@ -151,11 +160,8 @@ def try_extra(package: str, extra: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         python = empty_environment(Path(folder))
         n_before, bytes_before = contents(Path(folder))
-        wanted = str(ROOT) if package == "." else package
-        if extra != "core":
-            wanted += f"[{extra}]"
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, "--no-compile", wanted], check=True)
+        subprocess.run([*pip, "--no-compile", *requirements(package, extra)], check=True)
         n_after, bytes_after = contents(Path(folder))
 
         # Without the paths of whoever runs this: only what was installed may be imported.
@@ -166,6 +172,17 @@ def try_extra(package: str, extra: str) -> str:
         subprocess.run(command, check=True, cwd=folder, env=variables)
         size = f"{n_after - n_before} distributions of {(bytes_after - bytes_before) / 1e6:.0f} MB"
         return f"{extra}: {size}, its example ran"
+
+
+def requirements(package: str, extra: str) -> list[str]:
+    """Return what pip is asked to install."""
+    wanted = str(ROOT) if package == "." else package
+    if extra == "core":
+        return [wanted]
+    if extra == "readme":
+        (line, *_) = re.findall(r"`pip install (.*?)`", (ROOT / "README.md").read_text())
+        return [word.replace(".[", f"{wanted}[") for word in shlex.split(line)]
+    return [f"{wanted}[{extra}]"]
 
 
 def empty_environment(folder: Path) -> str:
