@@ -1,4 +1,4 @@
-"""A deployment of examples/hospitals on loopback, by the commands of its README.
+"""A deployment of examples/hospitals on loopback, by the commands of its deploy.sh.
 
 An app without masks and without the refit runs: it sends a quarter of the messages, and Flower
 starts a process for each.
@@ -28,10 +28,11 @@ PORTS = (8443, 8444, 9101, 9102, 9103, 9104, 9105)
 
 _BLOCKS = re.findall(r"```bash\n(.*?)```", (EXAMPLE / "README.md").read_text(), re.DOTALL)
 
-# What replaces what in the app, so that a run takes fewer messages.
-_FEWER_MESSAGES = {
-    "server": (", secure=True", ", polish=False"),
-    "client": (", masked_only=True", ""),
+# What replaces what: a run takes fewer messages, and there is a node whose key is not registered.
+_CHANGES = {
+    "hospitals/server.py": (", secure=True", ", polish=False"),
+    "hospitals/client.py": (", masked_only=True", ""),
+    "deploy.sh": ('switzerland long_beach"', 'switzerland long_beach stranger"'),
 }
 
 
@@ -48,7 +49,7 @@ def is_open(port):
 
 
 class Deployment:
-    """A copy of the example, in which the lines of its README run as they stand.
+    """A copy of the example, in which commands of its README and its deploy.sh run as they stand.
 
     Attributes
     ----------
@@ -61,14 +62,17 @@ class Deployment:
         self.folder = folder
         self.processes = {}
         shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True)
-        for name, (words, replacement) in _FEWER_MESSAGES.items():
-            path = folder / "hospitals" / f"{name}.py"
+        for name, (words, replacement) in _CHANGES.items():
+            path = folder / name
             assert words in path.read_text()
             path.write_text(path.read_text().replace(words, replacement))
-        self.environment = os.environ | self._variables_of_readme() | self._variables_of_python()
+        self.environment = os.environ | self._variables_of_script() | self._variables_of_python()
 
-    def _variables_of_readme(self):
-        words = block_of_readme("export FLWR_TELEMETRY_ENABLED").split()[1:]
+    def _variables_of_script(self):
+        (line,) = re.findall(
+            r"^export (.*)$", (self.folder / "deploy.sh").read_text(), re.MULTILINE
+        )
+        words = line.split()
         variables = dict(word.replace("$PWD", str(self.folder)).split("=", 1) for word in words)
         assert variables["FLWR_TELEMETRY_ENABLED"] == "0"
         return variables

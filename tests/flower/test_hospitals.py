@@ -1,7 +1,7 @@
 """examples/hospitals in deployment mode on loopback: TLS, keys, signed apps, and a kill.
 
-One deployment serves all tests of this module, which go through the README from its first block to
-its last.
+One deployment serves all tests of this module, which go through the README from its tables to its
+predictions.
 """
 
 import csv
@@ -46,17 +46,15 @@ def main(grid, context):
 # What a node prints after each reply.
 REPLIED = "Sent successfully"
 REFUSED = ["The FAB could not be verified."] * 4
-TRAIN = block_of_readme("flwr run").strip()
-NODES = dict(zip(HOSPITALS, block_of_readme("flower-supernode").strip().splitlines(), strict=True))
 
 
 def training(rounds):
-    """Return the line of the README that trains, with a number of rounds, and time for each.
+    """Return the command that trains, with a number of rounds, and time for each.
 
     A machine may be busy. A hospital that was killed is not waited for so long: Flower itself says
     that it has gone.
     """
-    return TRAIN.replace("model.json'", f"model.json' rounds={rounds} deadline=600.0")
+    return f"bash deploy.sh train 'rounds={rounds} deadline=600.0'"
 
 
 @pytest.fixture(scope="module")
@@ -65,21 +63,20 @@ def deployment(tmp_path_factory):
     assert not [port for port in PORTS if is_open(port)], "something listens there"
     made = Deployment(tmp_path_factory.mktemp("deployment") / "hospitals")
     try:
-        for words in ("make_data.py", "openssl", "-t ecdsa", "flwr build", "sign.py"):
-            made.run(block_of_readme(words))
-        made.run(block_of_readme("-t ecdsa"))  # again, which leaves the keys as they are
-        made.start("shelf", block_of_readme("python shelf.py").strip())
+        made.run("python make_data.py data && cp data/cleveland.csv data/stranger.csv")
+        made.run("bash deploy.sh certificate && bash deploy.sh build")
+        for name in (*HOSPITALS, *HOSPITALS, "stranger"):  # again, which leaves keys as they are
+            made.run(f"bash deploy.sh key {name}")
+        for name in HOSPITALS:
+            made.run(f"bash deploy.sh sign {name}")
+        made.start("shelf", "bash deploy.sh shelf")
         made.wait_for(lambda: is_open(8444))
-        made.run('ssh-keygen -q -t ecdsa -b 384 -N "" -C stranger -f keys/stranger')
-        made.start("superlink", block_of_readme("flower-superlink").strip())
+        made.start("superlink", "bash deploy.sh server")
         made.wait_for(lambda: is_open(8443))
-        made.run(block_of_readme("supernode register"))
-
-        for name, line in NODES.items():
-            made.start(name, line)
-        stranger = NODES["cleveland"]
-        stranger = stranger.replace("private-key keys/cleveland", "private-key keys/stranger")
-        made.start("stranger", stranger.replace("--port 9101", "--port 9105"))
+        for name in HOSPITALS:
+            made.run(f"bash deploy.sh register {name}")
+        for name in (*HOSPITALS, "stranger"):
+            made.start(name, f"bash deploy.sh node {name}")
         yield made
     finally:
         made.end()
@@ -113,17 +110,18 @@ def model_of_all(deployment, model_of_the_others):
     """The model of a run after that, with the hospital started again."""
     log = "superlink"
     deployment.wait_for(lambda: deployment.log(log).count("Activated node_id") == 4)
-    deployment.start("switzerland again", NODES["switzerland"])
+    deployment.start("switzerland again", "bash deploy.sh node switzerland")
     deployment.wait_for(lambda: deployment.log(log).count("Activated node_id") > 4)
     (deployment.folder / "model.json").unlink()
     deployment.start("run again", training(rounds=1))
     return deployment.wait_for_model("run again")
 
 
-def replies_to_thieves(deployment, line, name):
+def replies_to_thieves(deployment, app, name):
     """Return what the hospitals reply to a run of the app that asks for rows."""
     replies = deployment.folder / f"{name}.txt"
-    deployment.start(name, line.replace("$PWD/model.json", str(replies)))
+    line = f"flwr run {app} hospitals --stream --run-config \"model='{replies}'\""
+    deployment.start(name, line)
     deployment.wait_for(replies.exists)
     deployment.wait_for(replies.read_text)
     return replies.read_text().split("|")
@@ -131,8 +129,7 @@ def replies_to_thieves(deployment, line, name):
 
 def test_app_without_signatures_is_refused_by_every_hospital(deployment, thieves):
     """An app that sends rows gets none of them."""
-    line = TRAIN.replace("@hospitals/hospitals==1.0.0", str(thieves))
-    assert replies_to_thieves(deployment, line, "unsigned") == REFUSED
+    assert replies_to_thieves(deployment, thieves, "unsigned") == REFUSED
 
 
 def test_app_under_signatures_of_another_is_refused_by_every_hospital(deployment, thieves):
@@ -141,7 +138,8 @@ def test_app_under_signatures_of_another_is_refused_by_every_hospital(deployment
     kept = signed.read_bytes()
     deployment.run(f"flwr build --app {thieves} && mv hospitals.*.fab {signed}")
     try:
-        assert replies_to_thieves(deployment, TRAIN, "falsely_signed") == REFUSED
+        app = "@hospitals/hospitals==1.0.0"
+        assert replies_to_thieves(deployment, app, "falsely_signed") == REFUSED
     finally:
         signed.write_bytes(kept)
 
