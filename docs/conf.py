@@ -33,6 +33,7 @@ CONTENTS = {
         "docs/sweeps",
         "FAULTS",
         "examples/hospitals/README",
+        "examples/hospitals/at_a_hospital",
     ],
     "Working on it": ["README", "CONTRIBUTING", "CHANGELOG", "SECURITY", "data/README"],
 }
@@ -49,7 +50,7 @@ root_doc = "docs/index"
 include_patterns = [
     "*.md",
     "*/README.md",
-    "examples/*/README.md",
+    "examples/*/*.md",
     "docs/*.md",
     "docs/howto/*.md",
     "docs/api/*.rst",

@@ -24,7 +24,7 @@ from fgmp.estimators.client_sums import ClientSums
 from fgmp.estimators.small_cells import Counts
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("[bde]*/README.md"), *ROOT.glob("examples/*/README.md")]
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("[bde]*/README.md"), *ROOT.glob("examples/*/*.md")]
 
 
 def python_blocks(name):
