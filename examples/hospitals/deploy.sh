@@ -16,16 +16,15 @@
 #   deploy.sh sign NAME         sign the app in shelf/, and trust nothing else
 #   deploy.sh node NAME         its node, which reads data/NAME.csv
 #
-# SERVER (127.0.0.1) is the address at which hospitals reach the server, and PORT (8443) its port.
-# LISTEN (127.0.0.1) is where the server listens: 0.0.0.0 if hospitals are on other machines.
-# The shelf has the port after PORT, and is reached from the server's own machine alone.
+# SERVER (127.0.0.1) is the address at which hospitals reach the server, and PORT (8443) its port. With
+# another SERVER the server listens at all addresses of its machine, and otherwise at 127.0.0.1 alone,
+# as the shelf always does, at the port after PORT.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 # No telemetry, and a node looks for work ten times a second in place of once.
 export FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1 FLWR_HOME=$PWD/flwr FLWR_SUPEREXEC_TASK_POLL_INTERVAL=0.1
 SERVER=${SERVER:-127.0.0.1}
-LISTEN=${LISTEN:-127.0.0.1}
 PORT=${PORT:-8443}
 SHELF_PORT=$((PORT + 1))
 HOSPITALS="cleveland budapest switzerland long_beach"
@@ -63,7 +62,9 @@ shelf() {
 }
 
 server() {
-    exec env FLWR_SUPERGRID_API_URL=http://127.0.0.1:$SHELF_PORT flower-superlink --host "$LISTEN" --port "$PORT" --ssl-ca-certfile keys/ca.crt --ssl-certfile keys/server.crt --ssl-keyfile keys/server.key --enable-supernode-auth --disable-runtime-dependency-installation
+    listen=0.0.0.0
+    [ "$SERVER" != 127.0.0.1 ] || listen=127.0.0.1
+    exec env FLWR_SUPERGRID_API_URL=http://127.0.0.1:$SHELF_PORT flower-superlink --host "$listen" --port "$PORT" --ssl-ca-certfile keys/ca.crt --ssl-certfile keys/server.crt --ssl-keyfile keys/server.key --enable-supernode-auth --disable-runtime-dependency-installation
 }
 
 # Tells Flower's command line where the server is, which is this machine.
