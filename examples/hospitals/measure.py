@@ -25,4 +25,6 @@ warnings.filterwarnings("ignore", "X does not have valid feature names")
 model.set_params(secure=False)
 print(model.performance(X, y, np.repeat(path.stem, len(y))))
 own, common = float(model.intercept_of(X, y)), float(model.intercept_[0])
-print(f"\nAn intercept of this hospital alone would be {own:.3g}; that of the model is {common:.3g}.")
+print(
+    f"\nAn intercept of this hospital alone would be {own:.3g}; that of the model is {common:.3g}."
+)

@@ -152,18 +152,19 @@ class Summary:
 def _per_step(ratio: str, columns: dict[str, Array]) -> dict[str, Array]:
     """Return columns in which a ratio and its intervals are those of a readable step, in words."""
     deviations = columns["deviation"]
-    is_indicator = ~np.isnan(columns.get("rows", np.full(len(deviations), np.nan)))
-    steps = [f"sd {deviation:.4g}" for deviation in deviations.tolist()]
-    steps = np.where(is_indicator, "1", np.where(np.isnan(deviations), "", steps))
-    per_deviation = f"{ratio}_per_deviation"
-    chosen = {
-        name.replace(per_deviation, ratio): np.where(
-            is_indicator, columns[name.replace(per_deviation, ratio)], values
-        )
-        for name, values in columns.items()
-        if name.startswith(per_deviation)
-    }
-    return columns | chosen | {"step": steps}
+    is_indicator = np.zeros(len(deviations), bool)
+    if "rows" in columns:
+        is_indicator = ~np.isnan(columns["rows"])
+    words = [f"sd {deviation:.4g}" for deviation in deviations.tolist()]
+    steps = np.where(is_indicator, "1", words)
+    steps[np.isnan(deviations)] = ""  # of the intercept
+
+    found = columns | {"step": steps}
+    for name in columns:
+        if name.startswith(f"{ratio}_per_deviation"):
+            of_unit = name.replace("_per_deviation", "")
+            found[of_unit] = np.where(is_indicator, columns[of_unit], columns[name])
+    return found
 
 
 def _cell(value: object) -> str:
