@@ -218,9 +218,9 @@ print(f"relative errors: {toy_errors[0]:.3g}, {toy_errors[1]:.3g}, then below 1e
 # %% [markdown]
 # ## Thirty clients
 #
-# `make_sparse_regression` draws the clients of the question as the paper does: the entries of $A_i$ are normal with
-# mean $\mu_i$ and variance $1/i^{1.1}$, and the means are drawn from $N(0, \alpha)$. The larger $\alpha$, the more the
-# clients differ: it measures their **heterogeneity**.
+# `make_sparse_regression` draws the clients of the question as the paper does: all entries of $A_i$ are normal with the
+# same mean $\mu_i$ and variance $1/i^{1.1}$. Each client has one mean, drawn from $N(0, \alpha)$. The larger $\alpha$,
+# the more the clients differ: it measures their **heterogeneity**.
 
 # %%
 def draw(seed):
@@ -296,10 +296,10 @@ print(counts[:, true[order]])
 
 
 # %% [markdown]
-# In round 1 there are many wrong choices, but they differ from client to client, so none gets more than a few votes.
-# The large entries of the signal collect votes from many clients, and the mean keeps them. In round 2 every client
-# starts from these and looks for the small entries only. In round 3 all thirty agree on the support, and with the
-# support known least squares is exact.
+# In round 1 there are many wrong choices, but they differ from client to client: none gets more than 5 votes. The two
+# largest entries of the signal stand out, and the mean keeps them (and some wrong features, because it always keeps
+# $\tau$). In round 2 all clients start from that, and less of the signal is missing, so smaller entries stand out, too.
+# In round 3 all thirty agree on the support, and with the support known least squares is exact.
 #
 # One success may be luck. Therefore we repeat it with new data, and let each of the thirty clients try alone, too.
 
@@ -332,8 +332,9 @@ alt(fig, "Relative error against rounds: each client alone stays near 1, togethe
 # ## What was measured
 #
 # A claim is a sentence that a run may refute. Its line gives the verdict, its name and what was measured: the median
-# over the seeds and the range. A statement of the paper is *reproduced*, one of our own *holds* ([CLAIMS](../CLAIMS.md)
-# has all of them).
+# over the seeds and the range. Below stand the claim and what was expected; if only some seeds met it, their number. A
+# statement of the paper is *reproduced*, one of our own *holds* ([CLAIMS](../CLAIMS.md) has all). A client alone
+# succeeds with an error of $10^{-7}$, the square root of what counts as exact; "one in three" is a bound that we chose.
 
 # %% tags=["hide-input"]
 generous, end = exact**0.5, np.array(together)[:, -1]
@@ -408,8 +409,8 @@ claim("start-alone", f"{sizes}alone, at most one client in three reaches {genero
 #
 #    <details><summary>What comes out</summary>
 #
-#    It leaves 0.31 instead of 0.60, because every client sees some of the signal, and 9 of 30 clients succeed alone
-#    instead of 2.
+#    It leaves 0.31 instead of 0.60, because no client has a mean that hides the signal, and 9 of 30 clients succeed
+#    alone instead of 2.
 #
 #    ```text
 #    relative errors: 1, 0.314, 0.0307, below 1e-14
@@ -440,4 +441,5 @@ claim("start-alone", f"{sizes}alone, at most one client in three reaches {genero
 #   Computational Harmonic Analysis 26(3), 301-321, 2009.
 #
 # Next: [19_how_few_rows](19_how_few_rows.ipynb), because twenty rows were enough for five nonzeros, but nothing here
-# says how many a client needs, or what else distorts what it sees.
+# says how many a client needs, or what else distorts what it sees. (It is read second, and its number is the last
+# because it was written last; 01 follows it.)

@@ -291,7 +291,7 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 #    ```text
 #    more clients: mean slope -0.38, 95 % interval -0.43 to -0.33
 #    [not reproduced] theory-statistical-rate: -0.37 is the fitted slope (-0.81 to 0.0387, 50 seeds)
-#    [holds in part] theory-statistical-rate-floor: 4 x 100 1.6, 64 x 100 2.2, 8 x 50 3.2, 8 x 800 1; 50 seeds
+#    [holds in part] theory-statistical-rate-floor: 4 x 100: 1.6, 64 x 100: 2.2, 8 x 50: 3.2, 8 x 800: 1; 50 seeds
 #    ```
 #
 #    </details>
@@ -304,7 +304,7 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 #    $3\tau$ features, and the fewer rows it has for each, the more of its noise is in the values.
 #
 #    ```text
-#    [holds] theory-statistical-rate-floor: 4 x 100 1.3, 64 x 100 1.5, 8 x 50 2, 8 x 800 1; 50 seeds
+#    [holds] theory-statistical-rate-floor: 4 x 100: 1.3, 64 x 100: 1.5, 8 x 50: 2, 8 x 800: 1; 50 seeds
 #    ```
 #
 #    </details>

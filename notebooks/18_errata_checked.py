@@ -871,7 +871,7 @@ claim("theory-last-theorem", "the theorem without bounded variance, eta_1 = 100,
 
 # %% tags=["hide-input"]
 claim("theory-unbounded-variance", "the theorem without bounded variance gives kappa < 1 for some data (exact "
-    "projections)", 4 * of_appendix.min(), bool(4 * of_appendix.min() < 1), source="paper, appendix, line 1690",
+    "projections)", 4 * of_appendix.min(), bool(4 * of_appendix.min() < 1), source="paper, appendix, line 1695",
     expected="kappa below 1", unit="is the derived kappa at least for K = 1, for all data and all theta, and the "
     "printed one at least half of it")
 best = 4 * powers.min(axis=1)

@@ -65,20 +65,34 @@ def shown_claim(capsys, *arguments, **options):
 
 
 @pytest.mark.parametrize(
-    ("source", "holds", "verdict"),
+    ("source", "holds", "verdict", "met"),
     [
-        ("ours", True, "holds"),
-        ("paper, Figure 3", [True, True, False], "reproduced in part"),
-        ("paper, Figure 3", np.array([[True, False, False]]), "not reproduced"),
-        ("ours", "undecided", "undecided"),
-        ("errata, Lemma 3", True, "as printed"),
-        ("errata, Lemma 3", "misprint", "misprint"),
+        ("ours", True, "holds", ""),
+        ("ours", [True, True], "holds", ""),
+        ("ours", False, "does not hold", ""),
+        ("paper, Figure 3", [True, True, False], "reproduced in part", "; met by 2 of 3 parts"),
+        (
+            "paper, Figure 3",
+            np.array([[True, False, False]]),
+            "not reproduced",
+            "; met by 1 of 3 parts",
+        ),
+        ("ours", "undecided", "undecided", ""),
+        ("errata, Lemma 3", True, "as printed", ""),
+        ("errata, Lemma 3", "misprint", "misprint", ""),
     ],
 )
-def test_verdict_of_a_claim_counts_its_answers(source, holds, verdict, capsys):
-    """Or it is the one that is named."""
+def test_verdict_of_a_claim_counts_its_answers(source, holds, verdict, met, capsys):
+    """Or it is the one that is named. If only some of several are true, their number is shown."""
     shown = shown_claim(capsys, 1, holds, source=source)
-    assert shown == f"[{verdict}] a.b-1: 1\n    in words"
+    assert shown == f"[{verdict}] a.b-1: 1\n    in words\n    expected: 1{met}"
+
+
+def test_one_answer_for_each_measured_value_is_that_of_a_seed(capsys):
+    """Also where the values have names."""
+    for measured in ([1.0, 2.0, 3.0], {"a": [1.0, 2.0, 3.0], "b": [1.0, 2.0, 3.0]}):
+        shown = shown_claim(capsys, measured, [True, False, False])
+        assert shown.endswith("expected: 1; met by 1 of 3 seeds")
 
 
 @pytest.mark.parametrize(
@@ -112,6 +126,7 @@ def test_claim_without_a_verdict_is_refused(given, words, capsys):
             "a 1.5, b 3; 2 seeds",
             "a 1.5 (1 to 2), b 3; 2 seeds",
         ),
+        ({"K = 3": 1.5, "mean": 2.0}, {}, "K = 3: 1.5, mean 2", None),
         ("a few words", {"unit": "in all"}, "a few words in all", None),
     ],
 )
@@ -120,7 +135,7 @@ def test_measured_values_are_shown_in_one_line_above_the_words(
 ):
     """Medians and ranges over seeds have three significant digits."""
     shown = shown_claim(capsys, measured, True, **options)
-    assert shown == f"[holds] a.b-1: {line}\n    in words"
+    assert shown == f"[holds] a.b-1: {line}\n    in words\n    expected: 1"
     unit = f" {options.pop('unit')}" if "unit" in options else ""
     assert claims.shown(claims.plain(measured), unit, **options) == (full or line)
 

@@ -55,7 +55,7 @@ def claim(
     within=None,
     keep=None,
 ):
-    """Show the verdict and the words; the whole record travels with them, as metadata of the output.
+    """Show the verdict, the words and the expectation; the whole record travels as metadata of the output.
 
     `words` say what is claimed, in one line. `source` is "paper, " and the place of a finding that the authors state,
     "errata, " and the place of a formula that stands beside its derivation, "ours" for a statement of our own, or
@@ -97,12 +97,15 @@ def claim(
         "unit": unit,
         "parameters": plain(keep or {}),
     }
-    what = textwrap.fill(words, 104, initial_indent="    ", subsequent_indent="    ")
-    line = f"[{verdict}] {id}: {shown(measured, **look, brief=True)}\n{what}"
+    line = f"[{verdict}] {id}: {shown(measured, **look, brief=True)}"
+    paragraphs = [words, f"expected: {expected}{met_by(holds, parts)}"]
+    text = "\n".join(
+        [line, *(textwrap.indent(textwrap.fill(one, 100), "    ") for one in paragraphs)]
+    )
     if get_ipython() is None:
-        print(line)
+        print(text)
     else:
-        publish_display_data({"text/plain": line}, {"claim": written(record)})
+        publish_display_data({"text/plain": text}, {"claim": written(record)})
 
 
 def verdict_of(holds, words) -> str:
@@ -115,6 +118,15 @@ def verdict_of(holds, words) -> str:
             f"holds is {holds!r}; expected True, False, a sequence of these, or one of {words[3:]}"
         )
     return words[0 if answers.all() else 1 if 2 * answers.sum() >= answers.size else 2]
+
+
+def met_by(holds, parts) -> str:
+    """How many answers are true, if there are several and not all are."""
+    answers = np.ravel(holds)
+    if answers.dtype != bool or answers.size == 1 or answers.all():
+        return ""
+    by_seed = answers.size in {len(part) for part in parts if isinstance(part, list)}
+    return f"; met by {answers.sum()} of {answers.size} {'seeds' if by_seed else 'parts'}"
 
 
 def shown(measured, unit="", digits=3, floor=None, within=None, brief=False) -> str:
@@ -146,7 +158,7 @@ def shown(measured, unit="", digits=3, floor=None, within=None, brief=False) -> 
         return in_words(measured, unit)
     counts = {_seeds(values) for values in measured.values() if isinstance(values, list)}
     parts = [
-        f"{name} {in_words(values, '', len(counts) > 1, brief)}"
+        f"{name}{':' * name[-1].isdigit()} {in_words(values, '', len(counts) > 1, brief)}"
         for name, values in measured.items()
     ]
     return ", ".join(parts) + unit + "".join(f"; {count}" for count in counts if len(counts) == 1)
