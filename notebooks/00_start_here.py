@@ -35,9 +35,11 @@
 #
 # Here is Algorithm 1 of the paper, in its letters, with one simplification: a client takes the gradient on all its
 # rows. In the paper it is the gradient of a minibatch $j_k$, drawn anew in each local iteration, while $b$ is fitted on
-# all rows, there as here. $\mathrm{approx}_s(v)$ is the set of the $s$ places where $v$ has its largest magnitudes, and
-# $P_\Lambda(v)$ is $v$ with all entries outside of $\Lambda$ set to zero. There are $N$ clients, $T$ rounds, and $K$
-# local iterations in each; $p_i$ is the weight of client $i$, and here all weights are equal.
+# all rows, there as here. At the start of a round $\Lambda$ is the support of the model received: the paper sets
+# $\Lambda = \emptyset$ once and does not say, but the proof of its Lemma 3 needs this
+# ([06](06_convergence_theorem.ipynb)). $\mathrm{approx}_s(v)$ is the set of the $s$ places where $v$ has its largest
+# magnitudes, and $P_\Lambda(v)$ is $v$ with all entries outside of $\Lambda$ set to zero. There are $N$ clients, $T$
+# rounds, and $K$ local iterations in each; $p_i$ is the weight of client $i$, and here all weights are equal.
 #
 # ```text
 # x_0 = 0
@@ -351,9 +353,6 @@ claim("start-alone", f"{sizes}alone, at most one client in three reaches {genero
 #
 # - **The sizes.** They are small, so that a client alone fails. The paper's sizes and minibatches come in
 #   [01_linear_convergence](01_linear_convergence.ipynb).
-# - **Lambda.** The pseudo-code of the paper sets $\Lambda = \emptyset$ once, and does not say what $\Lambda$ is when a
-#   new round starts. Here each client begins with the support of the model it receives, because the proof of Lemma 3
-#   ([06](06_convergence_theorem.ipynb)) needs that.
 # - **The standard basis.** The paper has approximate projections onto atoms, with factors $\eta_1$, $\eta_2$ and
 #   $\eta_3$. In the standard basis they are exact, and the factors are 1.
 #

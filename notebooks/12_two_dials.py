@@ -205,7 +205,7 @@ for ax, title in zip(axes, TITLES, strict=True):
 axes[0].set(ylabel=f"relative error, n = {ns[-1]}")
 fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(Ks))
 alt(fig, "Relative error against the round for five numbers of local iterations. Without noise every curve falls to "
-    "rounding within four rounds, sooner for larger K; with noise all end level, lower for larger K.")
+    "rounding within four rounds, faster in the first for larger K; with noise all end level, lower for larger K.")
 
 # %% [markdown]
 # *Figure 10 of the paper: with more local iterations the error falls faster (left, rounds 1 and 2), and with noise it

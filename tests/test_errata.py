@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from book import ledger
 
 ROOT = Path(__file__).parents[1]
 ERRATA = (ROOT / "ERRATA.md").read_text(encoding="utf-8")
@@ -81,14 +82,17 @@ def test_entries_of_errata_have_number_weight_and_lines():
 
 
 def test_letter_names_each_false_constant_with_a_line_of_its_entry():
-    """It names all of them, and no other, and asks about the three figures."""
+    """It names all of them, and no other, asks about four figures, and has today's count."""
     lines = {entry[1]: numbers(entry[3]) for entry in ENTRY.finditer(ERRATA)}
     false = [entry[1] for entry in ENTRY.finditer(ERRATA) if entry[5] == "statement false"]
     found = constants_of_the_letter()
     assert [entry for entry, _ in found] == false
     assert all(int(line) in lines[entry] for entry, line in found)
-    assert re.findall(r"^(\d)\. ", LETTER, re.M) == [str(number) for number in range(1, 9)]
-    assert "has not been sent" in " ".join(LETTER.split())
+    assert re.findall(r"^(\d)\. ", LETTER, re.M) == [str(number) for number in range(1, 10)]
+    words = " ".join(LETTER.split())
+    assert "has not been sent" in words
+    figures = ledger.count(ledger.records())["figures"]
+    assert f"{figures.total()} statements about the figures: {ledger.in_words(figures)}" in words
 
 
 def test_sections_named_by_errata_exist():

@@ -174,10 +174,12 @@ def table_of_counts(claims: list[dict]) -> str:
 
 
 INTRODUCTION = """
-Lines are those of the LaTeX source of the preprint, arXiv 2302.10755; statements are in our words. A number is a
-median, with its range over the seeds (or a 95 % interval of a trend). Each statement counts once, in however many
-settings it was measured: rows that begin with "again" are other settings of the statement above them, and where
-settings differ, it holds in part.
+Lines are those of the LaTeX source of the preprint, arXiv 2302.10755; statements are in our words, letters are
+[explained](docs/symbols.md). A number is a median, with its range over the seeds (or a 95 % interval of a trend or a
+mean, if the row says so). Each statement counts once, in however many settings it was measured: rows that begin with
+"again" are other settings of the statement above them, and where settings differ, it holds in part. With ink = 1 a
+pixel is 1 for ink, with paper = 1 for blank paper; a cell is one pair of tau and a learning rate; "level" means
+accuracies within 0.01.
 
 The statements are the sentences of the paper's sections on results that say what a figure shows; and of the theory its
 lemmas, theorems and corollaries, what it says follows from them, and each constant that ERRATA.md calls false. Where a
