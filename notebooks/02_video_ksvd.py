@@ -365,7 +365,7 @@ claim("fig2-satisfactory",
 #
 #    ```text
 #    [does not hold] fig2-floor: 1.16 times the floor (1.01 to 1.32, 6 seeds)
-#    [reproduced] fig2-satisfactory: 0.0558 (0.0475 to 0.0656, 6 seeds)
+#    [reproduced in part] fig2-satisfactory: 0.0558 (0.0475 to 0.0656, 6 seeds)
 #    ```
 #
 #    </details>
@@ -394,7 +394,7 @@ claim("fig2-satisfactory",
 #
 #    ```text
 #    [does not hold] fig2-floor: 1.06 times the floor (1.05 to 1.24, 6 seeds)
-#    [reproduced] fig2-satisfactory: 0.0523 (0.0493 to 0.063, 6 seeds)
+#    [reproduced in part] fig2-satisfactory: 0.0523 (0.0493 to 0.063, 6 seeds)
 #    ```
 #
 #    </details>

@@ -610,14 +610,14 @@ if others:
     claim("fig4-degradation",
         f"with more heterogeneity each rival, its rate chosen anew, has twice the error after {shown_rounds} rounds",
         ordered({name: degradation(name) for name in others}),
-        [np.median(degradation(name)) > 2 for name in others], source="paper, Figure 4, line 1230",
+        [np.median(degradation(name)) > 2 for name in others], source=PLACES[4],
         expected="above 2 for all", unit="(error in Figure 4 over error in Figure 3)")
     claim("fig4-old-rates", "with more heterogeneity each rival diverges at the rate that was best in Figure 3",
-        f"{listed(broken) or 'none'} of {listed(others)}", [name in broken for name in others],
-        source="paper, Figure 4, line 1230", expected="significant degradation of all")
+        f"{listed(broken) or 'none'} of {listed(others)}", [name in broken for name in others], source=PLACES[4],
+        expected="significant degradation of all")
 claim("fig4-fedgradmp-holds",
     "FedGradMP still performs well with more heterogeneity: error in Figure 4 over error in Figure 3",
-    degradation("FedGradMP"), degradation("FedGradMP") < 2, source="paper, Figure 4, line 1230", expected="below 2")
+    degradation("FedGradMP"), degradation("FedGradMP") < 2, source=PLACES[4], expected="below 2")
 
 
 # %% tags=["hide-input"]
