@@ -643,8 +643,7 @@ if beyond[0] and beyond[1]:
     grown = np.fmin(ends[4], 10) / np.fmin(ends[3], 10)
     claim("fig4-runner-up-degradation",
         f"with more heterogeneity the residual error of {runner_up}, at its best rate, grows significantly",
-        grown, grown > 2, source="paper, Figure 4, line 1230", expected="above 2",
-        unit="times that of Figure 3")
+        grown, grown > 2, source=PLACES[4], expected="above 2", unit="times that of Figure 3")
 
 if runner_up == "FedIterHT" and inside[0] and long_rounds >= 20:
     factors, straight = np.transpose([line(longer[3, inside[0], seed]) for seed in seeds])
@@ -653,9 +652,9 @@ if runner_up == "FedIterHT" and inside[0] and long_rounds >= 20:
     claim("fig3-iterht-linear",
         "FedIterHT converges linearly, more slowly than FedGradMP: factor by which a round shrinks the error, by a "
         f"straight line through its logarithm in the first {long_rounds // 2} rounds",
-        factors, (straight >= 0.95) & (factors < 1) & (factors > mine), source="paper, Figure 3, line 1226",
-        expected=f"above {np.median(mine):.3g}, the factor of FedGradMP in its first {early} rounds, and a squared "
-        "correlation of at least 0.95", keep=dict(straight=(straight >= 0.95).sum()))
+        factors, (straight >= 0.95) & (factors < 1) & (factors > mine), source=PLACES[3], expected="above "
+        f"{np.median(mine):.3g}, the factor of FedGradMP in its first {early} rounds, and a squared correlation of at "
+        "least 0.95", keep=dict(straight=(straight >= 0.95).sum()))
 
 # %% [markdown]
 # ## What differs from the paper, and why

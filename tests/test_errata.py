@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+
 from book import ledger
 
 ROOT = Path(__file__).parents[1]
