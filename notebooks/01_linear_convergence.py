@@ -372,7 +372,7 @@ alt(fig, """Last error over that of pooled least squares, against alpha: FedGrad
 # Three things separate FedGradMP from 1. The first is the average: with equal weights a client with weak rows (small
 # variance) counts as much as one with strong rows, as the grey line shows. The second, we believe, is that the support
 # is not known: each client fits up to $3\tau$ columns, of which $2\tau$ were chosen because they correlate with its
-# noise, and prunes without fitting again. The third are the means, as the purple line shows. We believe that pruning
+# noise, and prunes without fitting again. The third is the means, as the purple line shows. We believe that pruning
 # leaves the sum of the model slightly wrong, so the common part of the gradient returns, and makes clients with a mean
 # choose nearly the same columns in every round, so that their errors do not average out. By this reasoning a large
 # $\alpha$ should be worst, yet the level falls; we have not measured why.
