@@ -368,8 +368,8 @@ alt(fig, "Accuracy against rounds, left on training writers, right on unseen one
 
 # %% [markdown]
 # *Figure 7 of the paper, $\tau = 20$ and the rate 0.001 for both, the cell with ink = 1 that favours the dictionary
-# most: the dictionary is ahead in the median, on training writers and on unseen ones, most in the first rounds. The
-# line is the median over the seeds, the band their range.*
+# most: the dictionary is ahead in the median, on training writers (whom the paper's caption has) and on unseen ones,
+# most in the first rounds. The line is the median over the seeds, the band their range; the bands overlap.*
 
 # %%
 long_lead = np.subtract(both[0]["unseen curve"], both[1]["unseen curve"])
