@@ -242,8 +242,8 @@ alt(fig, """Root-mean-square error against rounds for the smallest and the large
 # ## Why clients that differ are slow
 #
 # Let $e = x^\# - x$ be what is missing from a model, and $1$ the vector of ones, so that $1^\top e$ is the sum of the
-# missing entries. Client $i$ has $A = \mu_i\,1 1^\top + \sigma_i G$ with variance $\sigma_i^2 = 1/i^{1.1}$, where the
-# entries of $G$ have mean zero and variance 1. Its negative gradient is
+# missing entries. Client $i$ has $A = \mu_i\,1 1^\top + \sigma_i G$ with $\sigma_i^2 = 1/i^{1.1}$ (in the theorems
+# $\sigma_i^2$ is another variance), where the entries of $G$ have mean zero and variance 1. Its negative gradient is
 #
 # $$\tfrac1m A^\top A\, e \;=\; \tfrac{\sigma_i^2}m G^\top G\, e \;+\; \mu_i^2\, (1^\top e)\,1 \;+\; \mu_i\sigma_i\,
 # (1^\top e)\,\tfrac1m G^\top 1 \;+\; \mu_i\sigma_i\,(\tfrac1m 1^\top G e)\,1.$$
