@@ -409,16 +409,16 @@ def rounds_to_target(figure, name):
 
 
 # %% tags=["hide-input"]
-def seconds_of_a_round(figure, name, seed):
-    return np.median(np.diff(runs[figure, name, seed].history["seconds"]))
+def seconds_of_a_round(figure, name):
+    return np.median(np.hstack([np.diff(runs[figure, name, seed].history["seconds"]) for seed in seeds]))
 
 
-def ahead_in_seconds(figure, seed):
-    mine, end = runs[figure, "FedGradMP", seed].history["relative_error"], {}
+def ahead_in_seconds(figure, times_as_long):
+    answers, a_round = [], times_as_long * seconds_of_a_round(figure, "FedGradMP")
     for name in contestants(figure)[1:]:
-        rounds = shown_rounds * seconds_of_a_round(figure, name, seed) / seconds_of_a_round(figure, "FedGradMP", seed)
-        end[name] = mine[min(int(rounds), shown_rounds)]
-    return all(error < last(figure, name)[seed] for name, error in end.items())
+        rounds = min(int(shown_rounds * seconds_of_a_round(figure, name) / a_round), shown_rounds)
+        answers.append(errors(figure, "FedGradMP")[:, rounds] < last(figure, name))
+    return np.all(answers, axis=0)
 
 
 def ordered(values):
@@ -558,9 +558,9 @@ alt(picture, """The relative error after ten rounds, dots with bars and a line f
 #
 # These are the claims of this chapter; [CLAIMS](../CLAIMS.md) has all. A statement of the paper is reproduced if it
 # holds on every seed, and in part if it holds on at least half of them. For the seconds we stop the clock when a rival
-# has finished all its rounds; FedGradMP has to be ahead of every rival at that moment. Each round counts with the
-# median of its run, so that a busy machine does not decide the result; it could in Figure 5, where a round of FedGradMP
-# takes the time of many rounds of a rival.
+# has finished all its rounds; FedGradMP has to be ahead of every rival at that moment. A round counts with its median
+# over all seeds, and since another machine, or one without compiled loops, has other seconds, a lead counts only if it
+# lasts when a round of FedGradMP takes ten times as long. If a factor of ten decides, the claim is undecided.
 
 # %% tags=["hide-input"]
 PLACES = {3: "paper, Figure 3, line 1226", 4: "paper, Figure 4, line 1230", 5: "paper, Figure 5, line 1232"}
@@ -571,7 +571,7 @@ def claim_ahead(figure):
     if len(names) == 1:
         return  # every rate of every rival diverges
     mine, *others = [rounds_to_target(figure, name) for name in names]
-    best, wins = np.min(others, axis=0), [ahead_in_seconds(figure, seed) for seed in seeds]
+    best, wins, ever = np.min(others, axis=0), ahead_in_seconds(figure, 10), ahead_in_seconds(figure, 0.1)
     where = "alpha = {:g}, tau = {}: FedGradMP".format(*SETTINGS[figure])
     needed = listed([np.median(best)]) if np.median(best) < np.inf else f"more than {shown_rounds}"
     claim(f"fig{figure}-rounds", f"{where} reaches a relative error of {target:g} in fewer rounds than every rival",
@@ -579,7 +579,9 @@ def claim_ahead(figure):
         expected=f"fewer than the best rival, which needs {needed}", unit="rounds")
     claim(f"fig{figure}-seconds",
         f"{where} is ahead of every rival after the seconds that the rival takes for {shown_rounds} rounds",
-        f"ahead on {sum(wins)} of {n_seeds} seeds", wins, source=PLACES[figure], expected="every seed")
+        f"ahead on {sum(wins)} of {n_seeds} seeds" if all(wins == ever) else "a factor of ten in seconds decides",
+        wins if all(wins == ever) else "undecided", source=PLACES[figure],
+        expected="every seed, also if a round of FedGradMP takes ten times as long")
     claim(f"fig{figure}-error", f"{where} has the smallest error after {shown_rounds} rounds",
         ends_of(figure, names), extreme(figure, "FedGradMP", names, np.min),
         source=PLACES[figure], expected="FedGradMP has the smallest", keep=dict(ahead_in_seconds=sum(wins)))
@@ -674,9 +676,10 @@ if runner_up == "FedIterHT" and inside[0] and long_rounds >= 20:
 # ## The answer
 #
 # For forty rounds, at the rates of the paper's grid, it is: FedGradMP has the smallest error in all three figures, in
-# rounds, in seconds and in bytes: 0.021 in Figure 3, where FedIterHT, the next, has 0.529. With more rounds not always:
-# at a rate of 0.05 FedIterHT is below it from round 55 on, and ends near the oracle. Whether FedAvg is
-# the slowest is undecided here, because FedMid and FedDualAvg are nearly as slow. More heterogeneity hardly hurts
+# rounds and in bytes: 0.021 in Figure 3, where FedIterHT, the next, has 0.529. In seconds it leads in two of them; in
+# the third, where one of its rounds takes as long as many of theirs, and for the place of FedAvg, the data do not
+# decide. With more rounds it does not always lead: at a rate of 0.05 FedIterHT is below it from round 55 on, and ends
+# near the oracle. More heterogeneity hardly hurts
 # FedGradMP, but makes the learning rates that suited FedAvg and FedMid unstable.
 #
 # ## Predict, then change
