@@ -559,8 +559,9 @@ alt(picture, """The relative error after ten rounds, dots with bars and a line f
 # These are the claims of this chapter; [CLAIMS](../CLAIMS.md) has all. A statement of the paper is reproduced if it
 # holds on every seed, and in part if it holds on at least half of them. For the seconds we stop the clock when a rival
 # has finished all its rounds; FedGradMP has to be ahead of every rival at that moment. A round counts with its median
-# over all seeds, and since another machine, or one without compiled loops, has other seconds, a lead counts only if it
-# lasts when a round of FedGradMP takes ten times as long. If a factor of ten decides, the claim is undecided.
+# over all seeds, and since other machines have other seconds, a lead counts only if it lasts when a round of FedGradMP
+# takes seven times as long; if that decides, the claim is undecided. While a rival makes forty rounds, FedGradMP made
+# more than ten in Figures 3 and 4 and fewer than six in Figure 5, with compiled loops and without.
 
 # %% tags=["hide-input"]
 PLACES = {3: "paper, Figure 3, line 1226", 4: "paper, Figure 4, line 1230", 5: "paper, Figure 5, line 1232"}
@@ -571,7 +572,7 @@ def claim_ahead(figure):
     if len(names) == 1:
         return  # every rate of every rival diverges
     mine, *others = [rounds_to_target(figure, name) for name in names]
-    best, wins, ever = np.min(others, axis=0), ahead_in_seconds(figure, 10), ahead_in_seconds(figure, 0.1)
+    best, wins, ever = np.min(others, axis=0), ahead_in_seconds(figure, 7), ahead_in_seconds(figure, 1 / 7)
     where = "alpha = {:g}, tau = {}: FedGradMP".format(*SETTINGS[figure])
     needed = listed([np.median(best)]) if np.median(best) < np.inf else f"more than {shown_rounds}"
     claim(f"fig{figure}-rounds", f"{where} reaches a relative error of {target:g} in fewer rounds than every rival",
@@ -579,9 +580,9 @@ def claim_ahead(figure):
         expected=f"fewer than the best rival, which needs {needed}", unit="rounds")
     claim(f"fig{figure}-seconds",
         f"{where} is ahead of every rival after the seconds that the rival takes for {shown_rounds} rounds",
-        f"ahead on {sum(wins)} of {n_seeds} seeds" if all(wins == ever) else "a factor of ten in seconds decides",
+        f"ahead on {sum(wins)} of {n_seeds} seeds" if all(wins == ever) else "a factor of seven in seconds decides",
         wins if all(wins == ever) else "undecided", source=PLACES[figure],
-        expected="every seed, also if a round of FedGradMP takes ten times as long")
+        expected="every seed, also if a round of FedGradMP takes seven times as long")
     claim(f"fig{figure}-error", f"{where} has the smallest error after {shown_rounds} rounds",
         ends_of(figure, names), extreme(figure, "FedGradMP", names, np.min),
         source=PLACES[figure], expected="FedGradMP has the smallest", keep=dict(ahead_in_seconds=sum(wins)))
