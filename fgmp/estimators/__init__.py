@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Performance,
         SparsityPath,
         Summary,
+        Validation,
         model_from_json,
     )
 
@@ -34,6 +35,7 @@ __all__ = [
     "Performance",
     "SparsityPath",
     "Summary",
+    "Validation",
     "model_from_json",
 ]
 

@@ -31,6 +31,7 @@ from .federated_table import LOSSES_OF_NUMBERS
 from .fitted import LinearModel
 from .groups import group_of_each_row
 from .inputs import targets_of_rows, validated, validated_targets, weights_of_rows
+from .internal_external import Validation, validate_rows
 from .own_intercepts import intercept_of_group
 from .performance import Performance, performance_of_rows
 from .profiled_loss import expected_targets
@@ -49,6 +50,7 @@ __all__ = [
     "Performance",
     "SparsityPath",
     "Summary",
+    "Validation",
     "model_from_json",
 ]
 
@@ -397,6 +399,39 @@ class SparseLinear(LinearModel):
         """
         check_is_fitted(self)
         return performance_of_rows(self, X, y, groups, by)
+
+    def validate(
+        self, X: Any, y: Any, groups: Any, *, n_sets: int | None = None, dense: bool = True
+    ) -> Validation:
+        """Leave each group out, fit to the others, and return how good the models are there.
+
+        This is internal-external cross-validation: everything is chosen and fitted anew without the
+        group that is predicted, whatever ``"cv"`` chooses. This estimator need not be fitted, and
+        is not changed. `fgmp.flower.validate_over` has the same bits over a network.
+
+        Parameters
+        ----------
+        X, y, groups
+            As in `fit`.
+        n_sets : int, optional
+            Leave out sets of groups, dealt at random by `random_state`, in place of each group by
+            itself. Under masks each set has two groups or more and is measured as one: sums with
+            and without a group differ by its own. Then the sparsity and C have to be numbers.
+        dense : bool, default True
+            Whether a model with ``sparsity="all"`` is validated beside this one.
+
+        Returns
+        -------
+        Validation
+            A table by group, and its summary by random effects, with ``plot()``, ``to_frame()`` and
+            ``report()``.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than two groups, masks would not hide one, or a fit is refused.
+        """
+        return validate_rows(self, X, y, groups, n_sets, dense)
 
     def to_json(self) -> str:
         """Return the fitted model as JSON, which `from_json` reads.

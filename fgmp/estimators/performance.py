@@ -13,7 +13,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._support.displays import frame_of, html_table, text_table
-from .._support.optional import needs
 from .._support.validation import check_option
 from ..losses import LogisticLoss, Loss, PoissonLoss, SoftmaxLoss, SquaredLoss
 from ..method import Transport
@@ -38,6 +37,7 @@ from .performance_sums import (
     PredictionUnits,
     measures_of_counts,
 )
+from .plots import draw_measures
 from .report import FitReport, protection_of, sent_of
 from .session import Sent, Session, report_nothing
 
@@ -53,6 +53,7 @@ _HEADINGS = {
     "predicted": "predicted",
     "auc": "AUC",
     "auc_se": "se",
+    "in_sample": "in sample",
     "brier": "Brier",
     "log_loss": "log loss",
     "r2": "R2",
@@ -63,9 +64,12 @@ _HEADINGS = {
     "intercept_se": "se",
     "slope": "slope",
     "slope_se": "se",
+    "lower": "low",
+    "upper": "high",
+    "i2": "I2",
+    "new_lower": "new low",
+    "new_upper": "new high",
 }
-# The quantile of an interval of 95 %.
-_QUANTILE = 1.959963984540054
 
 
 # The table.
@@ -114,24 +118,18 @@ class Performance:
     facts: tuple[tuple[str, str], ...]
 
     def __repr__(self) -> str:
-        names, *lines = self._texts()
+        names, *lines = table_of(self.columns)
         notes = [f"- {note}" for note in self.notes]
         return "\n".join([self.title, "", *text_table(names, lines), "", *notes])
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        names, *lines = self._texts()
+        names, *lines = table_of(self.columns)
         return html_table(self.title, lines, header=names)
-
-    def _texts(self) -> list[list[str]]:
-        """Return the headings and the cells of the table that is printed."""
-        headings = [_HEADINGS.get(name, name) for name in self.columns]
-        columns = [[_cell(value) for value in column] for column in self.columns.values()]
-        return [headings, *(list(line) for line in zip(*columns, strict=True))]
 
     def to_frame(self) -> Any:
         """Return the table as a pandas DataFrame, with the groups as its index."""
-        return frame_of("a performance as a table", self.columns, ("group", "class"))
+        return frame_of("a performance as a table", self.columns, ("group", "sparsity", "class"))
 
     def report(self) -> FitReport:
         """Return what left each group for this table, and what follows from it."""
@@ -150,42 +148,14 @@ class Performance:
         ndarray of axes
             A dashed line is where a model that is right would be.
         """
-        with needs("a plot", "matplotlib"):
-            import matplotlib.pyplot as plt
+        return draw_measures(axes, self.columns)
 
-        lines = self._names_of_lines()
-        if axes is None:
-            # One below the other, so that they can be read on a narrow screen.
-            size = (5.4, 3 * (0.8 + 0.28 * len(lines)))
-            axes = plt.subplots(3, 1, figsize=size, layout="constrained")[1]
-        measures = {"auc": "AUC", "r2": "$R^2$", "d2": "$D^2$"}
-        first = next(name for name in measures if name in self.columns)
-        labels = {
-            first: measures[first],
-            "intercept": "calibration intercept",
-            "slope": "calibration slope",
-        }
-        right = {"intercept": 0.0, "slope": 1.0}
-        places = np.arange(len(lines))
-        for ax, (name, label) in zip(axes, labels.items(), strict=True):
-            errors = self.columns.get(f"{name}_se", np.zeros(len(lines)))
-            ax.errorbar(
-                self.columns[name], places, xerr=_QUANTILE * errors, fmt="o", capsize=3, ms=5
-            )
-            ax.set_xlabel(label)
-            ax.set_yticks(places, lines, parse_math=False)
-            ax.set_ylim(len(lines) - 0.5, -0.5)
-            if name in right:
-                ax.axvline(right[name], color="0.35", linestyle="--", linewidth=1.2)
-        return np.asarray(axes)
 
-    def _names_of_lines(self) -> list[str]:
-        """Return a name of each line: the group, and the class if there are several."""
-        groups = self.columns["group"].tolist()
-        if "class" not in self.columns:
-            return [str(group) for group in groups]
-        classes = self.columns["class"].tolist()
-        return [f"{group}, {label}" for group, label in zip(groups, classes, strict=True)]
+def table_of(columns: dict[str, Array]) -> list[list[str]]:
+    """Return the headings and the cells of a table that is printed."""
+    headings = [_HEADINGS.get(name, name) for name in columns]
+    cells = [[_cell(value) for value in column] for column in columns.values()]
+    return [headings, *(list(line) for line in zip(*cells, strict=True))]
 
 
 def _cell(value: object) -> str:
@@ -207,7 +177,7 @@ def performance_of_rows(model: LinearModel, X: Any, y: Any, groups: Any, by: str
     names = labels[takes_part].tolist() if groups is not None else ["all rows"]
     targets, loss = model._targets_of_fit(y)
     clients = FederatedTable(X, targets, weights, codes, loss, model.min_rows)
-    _check_by(model, by)
+    check_by(model, by)
     advise_on_intercepts(model, None if groups is None else names)
     return _measure(model, clients, names, by)
 
@@ -229,12 +199,12 @@ def performance_of_clients(
         Whether each client is measured, or all rows together.
     """
     check_is_fitted(model)
-    _check_by(model, by)
+    check_by(model, by)
     advise_on_intercepts(model, names)
     return _measure(model, clients, names, by)
 
 
-def _check_by(model: LinearModel, by: str) -> None:
+def check_by(model: LinearModel, by: str) -> None:
     """Raise a ValueError if the model cannot be measured by groups, or by all rows."""
     check_option("by", by, ("groups", "all"))
     if model.private is not None:
@@ -277,17 +247,17 @@ def _measure(model: LinearModel, clients: FitClients, names: Sequence[Any], by: 
     columns["rows"] = np.repeat(rows, n_outcomes)
     numbers = table.reshape(-1, len(measures)).T
     columns |= dict(zip(measures, numbers, strict=True))
-    sent = _by_question([sent_of(run) for run in session.log])
+    sent = by_question([sent_of(run) for run in session.log])
     return Performance(
         columns,
         f"{type(model).__name__} with {len(model.support_)} features on {sum(rows):,} rows",
         (*_notes(model, loss, by, names), *few),
         sent,
-        _facts(model, [str(name) for name in names], by, sent),
+        facts_of(model, [str(name) for name in names], by, sent),
     )
 
 
-def _by_question(stages: Sequence[Sent]) -> tuple[Sent, ...]:
+def by_question(stages: Sequence[Sent]) -> tuple[Sent, ...]:
     """Return what was sent, where the Newton steps of a calibration are one stage."""
     together: dict[str, Sent] = {}
     for stage in stages:
@@ -450,7 +420,7 @@ def _note_on_few_rows(model: LinearModel, n_measured: int | None, n_rows: int) -
     ]
 
 
-def _facts(
+def facts_of(
     model: LinearModel, names: Sequence[str], by: str, sent: Sequence[Sent]
 ) -> tuple[tuple[str, str], ...]:
     """Return what a report of a performance begins with."""

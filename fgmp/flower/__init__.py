@@ -11,7 +11,8 @@ A run has the same bits as in one process. `client_app` is the client's side. Th
         result = fgmp.simulate(fgmp.FedGradMP(sparsity=4), transport, rounds=10)
 
 The estimators have sides of their own: `table_app` at a client, and `fit_over` at the server, with
-`bootstrap_over` for inclusion frequencies and `performance_over` for AUC and calibration.
+`bootstrap_over` for inclusion frequencies, `performance_over` for AUC and calibration, and
+`validate_over` for those at clients that are left out.
 `on_engine` runs both sides on Flower's simulation engine. The package needs the extra `flower`, and
 importing it imports nothing of Flower.
 """
@@ -20,6 +21,7 @@ from .client import client_app
 from .engine import on_engine
 from .fitting import bootstrap_over, fit_over, performance_over, table_app
 from .transport import OverFlower
+from .validating import validate_over
 
 __all__ = [
     "OverFlower",
@@ -29,4 +31,5 @@ __all__ = [
     "on_engine",
     "performance_over",
     "table_app",
+    "validate_over",
 ]

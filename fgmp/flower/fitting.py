@@ -133,7 +133,8 @@ def table_app(
             # zero, which no precision of X refuses.
             return X, targets if classes else np.zeros(len(y), X.dtype)
         X = X.astype(settings["dtype"], copy=False)
-        rows = ClientRows(X, targets, np.ones(len(y)), context.node_config["partition-id"])
+        index = settings["keys"].index(context.node_config["partition-id"])
+        rows = ClientRows(X, targets, np.ones(len(y)), index)
         fold = None if settings["fold"] is None else Fold(*settings["fold"])
         training = rows.take(rows.training_rows(fold))
         standardization = Standardization.from_settings(settings["units"])
@@ -327,20 +328,30 @@ def fit_over(
     >>> model.feature_names_in_[model.support_].tolist()  # doctest: +SKIP
     ['dose']
     """
+    sites = sites_to_fit(estimator, grid, n_clients, features, classes, sparse, report, options)
+    return sites.fit(estimator)
+
+
+def sites_to_fit(
+    estimator: SparseLinear,
+    grid: Any,
+    n_clients: int,
+    features: Sequence[str],
+    classes: Sequence[Any] | None,
+    sparse: bool,
+    report: Callable[[str], object],
+    options: Mapping[str, Any],
+) -> _Sites:
+    """Return the clients that an estimator is to be fitted to; arguments as in `fit_over`."""
     check_protocol(
         "estimator", estimator, ("fit_sites",), "a FedGradMPClassifier or FedGradMPRegressor"
     )
-    with needs("fit_over", "scikit-learn", "narwhals", "tqdm"):
-        from sklearn.base import clone
-
     expected = "different names of columns, in their order"
     names = list(map(str, check_sequence("features", features, expected, ordered=True)))
     if len(set(names)) < len(names):
         raise ValueError(f"features is {short_repr(names)}; expected {expected}")
     labels = _check_classes(estimator, classes)
-    sites = _sites_of(estimator, grid, n_clients, names, labels, sparse, report, options)
-    fitted: Estimator = clone(estimator)
-    return fitted.fit_sites(sites, sites.names, names, labels, sites.report_round)
+    return _sites_of(estimator, grid, n_clients, names, labels, sparse, report, options)
 
 
 def bootstrap_over(
@@ -592,6 +603,7 @@ class _Sites(OverFlower):
             "encoding": None,
             "features": features,
             "classes": classes,
+            "keys": None,
             "loss": loss_name,
             "min_rows": min_rows,
             "sums_in_the_open": sums_in_the_open,
@@ -600,6 +612,7 @@ class _Sites(OverFlower):
             "dtype": None,
         }
         super().__init__(grid, loss, n_clients, settings=settings, **options)
+        self._set_keys()
         self.is_sparse = sparse
         self.total_weight = float(sum(self.info.n_rows))
         self.counted = np.array(self.info.n_rows, np.float64)
@@ -607,6 +620,41 @@ class _Sites(OverFlower):
         self.report = _TimedReport(report)
         self.stage = ""
         self.plan = plan
+
+    def _set_keys(self) -> None:
+        """Tell the clients whose rows are fitted, in which order: folds depend on their places."""
+        keys = [report.get("key") for report in self.reports]
+        keys = [key if type(key) is int else None for key in keys]
+        self.settings = json.dumps(json.loads(self.settings) | {"keys": keys})
+
+    def of(self, is_taken: Array) -> _Sites:
+        """Return some of the clients, which are 0, 1, ... then."""
+        taken = np.flatnonzero(is_taken).tolist()
+        rows = [self.info.rows[index] for index in taken]
+        weights = np.array(rows) / sum(rows)
+        other = self.with_settings(
+            json.loads(self.settings), rows=rows, client_ids=range(len(rows)), weights=weights
+        )
+        assert isinstance(other, _Sites)
+        other.nodes = [self.nodes[index] for index in taken]
+        other.names = [self.names[index] for index in taken]
+        other.reports = [self.reports[index] for index in taken]
+        other.weight_counts = np.array(rows)
+        other.total_weight = float(sum(rows))
+        other.counted = np.array(rows, np.float64)
+        other._set_keys()
+        return other
+
+    def fit(self, estimator: Estimator) -> Estimator:
+        """Return an estimator like this one, fitted to the clients."""
+        with needs("fit_over", "scikit-learn", "narwhals", "tqdm"):
+            from sklearn.base import clone
+
+        asked = json.loads(self.settings)
+        unfitted: Estimator = clone(estimator)
+        return unfitted.fit_sites(
+            self, self.names, asked["features"], asked["classes"], self.report_round
+        )
 
     def levels(self) -> list[dict[int, list[str]]]:
         """Return the levels of the categories that the clients have said they have."""

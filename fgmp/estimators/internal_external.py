@@ -1,0 +1,362 @@
+"""Internal-external cross-validation: each group is predicted by a model of the other groups.
+
+A model is chosen and fitted without a group, or a set of groups, and measured there, for each of
+them in turn (Royston, Parmar, Sylvester, Statistics in Medicine 23, 2004; Steyerberg and Harrell,
+Journal of Clinical Epidemiology 69, 2016). Random effects summarise the measures of the groups,
+those of an AUC as log-odds (Snell, Ensor, Debray, Moons, Riley, Statistical Methods in Medical
+Research 27, 2018).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit, logit
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
+
+from .._support.displays import html_table, text_table
+from .._support.validation import check_integer
+from .._support.warnings import each_warning_once
+from ..sparse_model import Array
+from .fitted import LinearModel
+from .folds import deal_clients
+from .groups import encode_groups, group_of_each_row
+from .inputs import as_random_state
+from .meta_analysis import RandomEffects, random_effects
+from .performance import (
+    Performance,
+    by_question,
+    check_by,
+    facts_of,
+    performance_of_rows,
+    table_of,
+)
+from .plots import CALIBRATION, draw_measures, log_odds_error, main_measure
+from .session import Sent
+
+Refit = Callable[[LinearModel, Array], LinearModel]
+Measure = Callable[[LinearModel, Array], Performance]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Validation(Performance):
+    """How good models are at groups that had no part in their fit, and how groups differ.
+
+    Attributes
+    ----------
+    columns : dict of str to ndarray
+        As in `Performance`, with a line for each group that was left out and each model:
+        ``sparsity``, that of the estimator, or ``"all"`` for the dense model; ``features``, the
+        number in the model without this group; and ``in_sample``, the AUC, R2 or D2 of the same
+        group as part of the other fits, on average: how much too kind `performance` is.
+    overall : dict of str to ndarray
+        For each ``measure`` and ``sparsity`` the random-effects summary over ``groups`` groups:
+        ``mean`` with its 95 % interval from ``lower`` to ``upper``; ``tau``, the deviation between
+        groups, and ``i2``, its share of the variance; and ``new_lower`` to ``new_upper``, the
+        interval of 95 % for a new group. Those of an AUC are of its log-odds, as tau is. R2 and D2
+        have no standard errors, so that theirs is the plain mean. The last line is the difference
+        between the two models at the same groups.
+    title, notes, exchanges, facts
+        As in `Performance`; the exchanges are those of all fits.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fgmp
+    >>> X = np.random.default_rng(0).standard_normal((300, 3))
+    >>> y = X[:, 1] + np.random.default_rng(1).logistic(size=300) > 0
+    >>> model = fgmp.FedGradMPClassifier(1)
+    >>> validation = model.validate(X, y, groups=np.arange(300) % 3)
+    >>> validation.columns["group"].tolist()[::2], validation.columns["sparsity"].tolist()[:2]
+    (['0', '1', '2'], ['1', 'all'])
+    >>> bool(validation.overall["mean"][0] > 0.6)
+    True
+    """
+
+    overall: dict[str, Array]
+
+    def __repr__(self) -> str:
+        names, *lines = table_of(self.overall)
+        summary = "\n".join(text_table(names, lines))
+        above, notes = super().__repr__().split("\n\n- ", 1)
+        return f"{above}\n\n{summary}\n\n- {notes}"
+
+    def _repr_html_(self) -> str:
+        names, *lines = table_of(self.overall)
+        return super()._repr_html_() + html_table("Over the groups", lines, header=names)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw AUC, R^2 or D^2, calibration intercept and slope at each group that was left out.
+
+        Below the groups stands the summary: its interval, and a thin line for a new group.
+
+        Parameters
+        ----------
+        axes : sequence of three axes of matplotlib, optional
+            Where to draw; by default a new figure.
+
+        Returns
+        -------
+        ndarray of axes
+            A dashed line is where a model that is right would be.
+        """
+        return draw_measures(axes, self.columns, self.overall)
+
+
+def validate_rows(
+    model: LinearModel, X: Any, y: Any, groups: Any, n_sets: int | None, dense: bool
+) -> Validation:
+    """Return the validation on rows; parameters as in `FedGradMPRegressor.validate`."""
+    values = group_of_each_row(_num_samples(X), groups)
+    labels, codes, weights = encode_groups(
+        len(values), values, np.ones(len(values)), model.min_rows
+    )
+    rows = np.flatnonzero(weights > 0)
+    present, codes = np.unique(codes[rows], return_inverse=True)
+
+    def of_groups(is_taken: Array) -> tuple[Any, Any, Array]:
+        taken = rows[is_taken[codes]]
+        return _safe_indexing(X, taken), _safe_indexing(y, taken), values[taken]
+
+    def refit(estimator: LinearModel, is_inside: Array) -> LinearModel:
+        X_inside, y_inside, groups_inside = of_groups(is_inside)
+        fitted: LinearModel = clone(estimator).fit(X_inside, y_inside, groups=groups_inside)
+        return fitted
+
+    def measure(fitted: LinearModel, is_measured: Array) -> Performance:
+        return performance_of_rows(fitted, *of_groups(is_measured), way_of_measuring(model))
+
+    plan = Plan(labels[present].tolist(), n_sets, dense, len(labels) - len(present))
+    return validate_groups(model, plan, refit, measure)
+
+
+def way_of_measuring(model: LinearModel) -> str:
+    """Return whether groups are measured one by one, or under masks those of a set together."""
+    return "all" if model.secure else "groups"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is left out, and which models are validated.
+
+    Attributes
+    ----------
+    names : sequence
+        The groups.
+    n_sets : int or None
+        The number of sets of groups; None leaves out each group by itself.
+    dense : bool
+        Whether a model with ``sparsity="all"`` is fitted, too.
+    n_small : int
+        How many groups have too few rows to take part.
+    """
+
+    names: Sequence[Any]
+    n_sets: int | None
+    dense: bool
+    n_small: int = 0
+
+    def sets(self, model: LinearModel) -> list[Array]:
+        """Return a mask of the groups of each set, or raise a ValueError if there can be none."""
+        n_groups = len(self.names)
+        n_sets = n_groups
+        if self.n_sets is not None:
+            n_sets = check_integer("n_sets", self.n_sets, at_least=2, at_most=max(n_groups, 2))
+        if n_groups < 2:
+            raise ValueError(
+                f"groups has {n_groups} group with min_rows={model.min_rows} rows; expected at "
+                "least two, of which one is left out"
+            )
+        _check_masks(model, n_groups, n_sets)
+        set_of_each = np.arange(n_groups)
+        if n_sets < n_groups:
+            seed = int(as_random_state(model.random_state).randint(2**31 - 1))
+            set_of_each = np.array(deal_clients(n_groups, n_sets, seed))
+        return [set_of_each == number for number in range(n_sets)]
+
+
+def _check_masks(model: LinearModel, n_groups: int, n_sets: int) -> None:
+    """Raise a ValueError if the sums of several fits could be solved for one group.
+
+    Sums over all groups but a set have the sums over this set as their difference. Sets that do not
+    overlap, of two groups or more, leave every single group hidden; folds within them would not.
+    """
+    if not model.secure:
+        return
+    if n_groups < 2 * n_sets:
+        raise ValueError(
+            f"n_sets is {n_sets} for {n_groups} groups, and secure is True: the sums with and "
+            "without a group differ by its own; expected n_sets of at least two groups each"
+        )
+    if "cv" in (model.sparsity, model.C):
+        raise ValueError(
+            "sparsity or C is 'cv', and secure is True: sums over the folds of several fits can be "
+            "solved for one group; expected numbers, or validation in the open"
+        )
+
+
+def validate_groups(model: LinearModel, plan: Plan, refit: Refit, measure: Measure) -> Validation:
+    """Return the validation of an estimator, whose clients are here or on other machines.
+
+    Parameters
+    ----------
+    model : FedGradMPRegressor or FedGradMPClassifier
+        Need not be fitted, and is not changed.
+    plan : Plan
+        What is left out.
+    refit : callable (estimator, mask of groups) -> fitted estimator
+    measure : callable (fitted estimator, mask of groups) -> Performance
+    """
+    check_by(model, way_of_measuring(model))
+    sets = plan.sets(model)
+    estimators = {str(model.sparsity): model}
+    if plan.dense:
+        estimators["all"] = clone(model).set_params(sparsity="all")
+    exchanges: list[Sent] = []
+    tables = []
+    for name, estimator in estimators.items():
+        fits = []
+        with each_warning_once():
+            for is_left_out in sets:
+                fitted = refit(estimator, ~is_left_out)
+                # Groups of the fit are measured too, unless masks hide what is of one group.
+                performance = measure(fitted, is_left_out | (not model.secure))
+                fits.append(_Fit(fitted, performance, is_left_out))
+                exchanges += [*fitted.exchanges_, *performance.exchanges]
+        tables.append(_lines_of_model(name, fits, plan.names))
+    columns, n_hidden = _shown({key: np.concatenate([t[key] for t in tables]) for key in tables[0]})
+    overall = _overall(columns, list(estimators))
+    sent = by_question(exchanges)
+    names = [str(name) for name in plan.names]
+    facts = facts_of(fits[-1].fitted, names, way_of_measuring(model), sent)
+    about = f"{type(model).__name__}, {len(names)} groups in {len(sets)} sets, each left out once"
+    return Validation(
+        columns,
+        f"Validation of {about}, and predicted by a model of the others",
+        _notes(fits[-1].performance, overall, n_hidden + plan.n_small, model.min_rows),
+        sent,
+        (("validation of", about), *facts[1:]),
+        overall,
+    )
+
+
+class _Fit(NamedTuple):
+    """A fit without some groups, and what it was measured to be: at all groups, or at these."""
+
+    fitted: LinearModel
+    performance: Performance
+    is_left_out: Array
+
+
+def _lines_of_model(sparsity: str, fits: Sequence[_Fit], names: Sequence[Any]) -> dict[str, Array]:
+    """Return the lines of the groups that were left out, and in ``place`` the index of the group."""
+    main = main_measure(fits[0].performance.columns)
+    measured = []
+    for fitted, performance, is_left_out in fits:
+        columns = dict(performance.columns)
+        groups = np.arange(len(names))
+        if fitted.secure:  # a line, or one for each class, of all groups of the set
+            groups = np.flatnonzero(is_left_out)[:1]
+            of_set = ", ".join(str(names[index]) for index in np.flatnonzero(is_left_out).tolist())
+            columns["group"] = np.full(len(columns["group"]), of_set, object)
+        place = np.repeat(groups, len(columns["group"]) // len(groups))
+        columns |= {
+            "place": place,
+            "sparsity": np.full(len(place), sparsity, object),
+            "features": np.full(len(place), len(fitted.support_)),
+        }
+        measured.append((columns, is_left_out[place]))
+    if not fits[0].fitted.secure:
+        inside = [np.where(is_line, np.nan, columns[main]) for columns, is_line in measured]
+        in_sample = np.ma.masked_invalid(inside).mean(axis=0).filled(np.nan)
+        for columns, _ in measured:
+            columns["in_sample"] = in_sample
+
+    first = ("group", "sparsity", "class", "features", "rows", "observed", "predicted")
+    keys = dict.fromkeys((*first, main, f"{main}_se", "in_sample", *measured[0][0]))
+    return {
+        key: np.concatenate([columns[key][is_line] for columns, is_line in measured])
+        for key in keys
+        if key in measured[0][0]
+    }
+
+
+def _shown(columns: dict[str, Array]) -> tuple[dict[str, Array], int]:
+    """Return the lines by group, without those that have no measure, and how many groups these are.
+
+    A group with few rows, or few of a class, sends zeros.
+    """
+    order = np.argsort(columns.pop("place"), kind="stable")
+    is_measured = ~np.isnan(columns["observed"][order])
+    hidden = set(columns["group"][order[~is_measured]])
+    return {key: column[order[is_measured]] for key, column in columns.items()}, len(hidden)
+
+
+def _overall(columns: dict[str, Array], models: Sequence[str]) -> dict[str, Array]:
+    """Return the random-effects summaries of a table, as in `Validation`."""
+    main = main_measure(columns)
+    classes = columns.get("class", np.zeros(len(columns["rows"])))
+    lines = []
+    for measure in (main, *CALIBRATION):
+        errors = columns.get(f"{measure}_se")
+        for label in dict.fromkeys(classes):
+            lines_of = [(columns["sparsity"] == model) & (classes == label) for model in models]
+            for model, at in zip(models, lines_of, strict=True):
+                of_values = _summary(
+                    measure, columns[measure][at], errors if errors is None else errors[at]
+                )
+                lines.append((measure, model, label, *of_values))
+            if measure == main and len(models) > 1:
+                own, dense = (columns[measure][at] for at in lines_of)
+                name = f"{models[1]} - {models[0]}"
+                lines.append((measure, name, label, *random_effects(dense - own, None)))
+    keys = ("measure", "sparsity", "class", *RandomEffects._fields)
+    overall = {
+        key: np.array(column) for key, column in zip(keys, zip(*lines, strict=True), strict=True)
+    }
+    if "class" not in columns:
+        del overall["class"]
+    return overall
+
+
+def _summary(measure: str, values: Array, errors: Array | None) -> RandomEffects:
+    """Return the summary of a measure over groups; that of an AUC is of its log-odds."""
+    if measure != "auc" or errors is None:
+        return random_effects(values, errors)
+    with np.errstate(divide="ignore"):
+        effects = random_effects(logit(values), log_odds_error(values, errors))
+    shares = {
+        name: float(expit(value))
+        for name, value in effects._asdict().items()
+        if name in ("mean", "lower", "upper", "new_lower", "new_upper")
+    }
+    return RandomEffects(**effects._asdict() | shares)
+
+
+def _notes(
+    performance: Performance, overall: dict[str, Array], n_hidden: int, min_rows: int
+) -> tuple[str, ...]:
+    """Return how the two tables are to be read."""
+    notes = [
+        performance.notes[0],
+        "in sample: the same measure of the same group, averaged over the fits that it was part "
+        "of. It is too kind.",
+        "mean, low and high: random effects over the groups (Paule-Mandel), with a 95 % interval "
+        "(Hartung-Knapp); new: 95 % prediction interval for a new group; tau: deviation between "
+        "groups; I2: its share of the variance.",
+    ]
+    if "auc" in overall["measure"]:
+        notes[-1] += " Of an AUC they are of its log-odds, as tau is."
+    else:
+        notes[-1] += " R2 and D2 have no errors: theirs is the plain mean of the groups."
+    if n_hidden:
+        notes.append(
+            f"Not shown: {n_hidden} groups with fewer than min_rows={min_rows} rows, or of a class "
+            "in them."
+        )
+    return tuple(notes)

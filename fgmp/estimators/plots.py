@@ -1,0 +1,183 @@
+"""Pictures of intervals, with a line for each group or each feature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, logit
+
+from .._support.optional import needs
+from ..sparse_model import Array
+
+# The measures of discrimination, of which a table has one, and how they are written.
+MAIN_MEASURES = {"auc": "AUC", "r2": "$R^2$", "d2": "$D^2$"}
+# The calibration, and what a model that is right has.
+CALIBRATION = {"intercept": 0.0, "slope": 1.0}
+# The quantile of an interval of 95 %.
+_QUANTILE = 1.959963984540054
+# Between two intervals of one line, where lines are 1 apart.
+_SHIFT = 0.28
+_COLORS = ("#0072B2", "#D55E00")
+
+
+def main_measure(columns: Mapping[str, Array]) -> str:
+    """Return which measure of discrimination a table has."""
+    return next(name for name in MAIN_MEASURES if name in columns)
+
+
+def draw_measures(
+    axes: Any, columns: Mapping[str, Array], overall: Mapping[str, Array] | None = None
+) -> Any:
+    """Draw the measures of groups, and their summary below them if there is one.
+
+    Parameters
+    ----------
+    axes : sequence of three axes of matplotlib, or None
+        Where to draw; None makes a figure.
+    columns, overall : mapping of str to ndarray
+        As in `Performance` and `Validation`.
+
+    Returns
+    -------
+    ndarray of axes
+    """
+    main = main_measure(columns)
+    lines = names_of_lines(columns)
+    models = columns.get("sparsity", np.full(len(lines), ""))
+    names = list(dict.fromkeys(lines))
+    if overall is not None:
+        names += dict.fromkeys(names_of_lines(overall))
+    if axes is None:
+        axes = new_axes(3, len(names))
+    for ax, measure in zip(axes, (main, *CALIBRATION), strict=True):
+        for number, model in enumerate(dict.fromkeys(models)):
+            shift = _shift(number, len(set(models)))
+            style: dict[str, Any] = {"color": _COLORS[number], "label": f"sparsity={model}"}
+            drawn = models == model
+            places = [names.index(name) + shift for name in lines[drawn]]
+            draw_intervals(ax, places, *_interval(measure, columns, drawn), **style)
+            if overall is None:
+                continue
+            drawn = (overall["measure"] == measure) & (overall["sparsity"] == model)
+            summary = {name: column[drawn] for name, column in overall.items()}
+            places = [names.index(name) + shift for name in names_of_lines(summary)]
+            ends = (summary[name] for name in ("mean", "lower", "upper"))
+            draw_intervals(ax, places, *ends, fmt="D", color=style["color"])
+            new_ends = summary["new_lower"], summary["new_upper"]
+            ax.hlines(places, *new_ends, color=style["color"], linewidth=0.8, linestyle=":")
+        right = CALIBRATION.get(measure)
+        name_axis(ax, names, MAIN_MEASURES.get(measure, f"calibration {measure}"), right)
+    if overall is not None:
+        add_legend(axes[0])
+    return np.asarray(axes)
+
+
+def names_of_lines(columns: Mapping[str, Array]) -> Array:
+    """Return a name of each line: the group, or all of them, and the class if there are several."""
+    groups = columns.get("group", np.full(len(columns["sparsity"]), "all groups"))
+    parts = [groups, columns["class"]] if "class" in columns else [groups]
+    return np.array([", ".join(map(str, line)) for line in zip(*parts, strict=True)], object)
+
+
+def _interval(measure: str, columns: Mapping[str, Array], drawn: Array) -> tuple[Array, ...]:
+    """Return the values of a measure with their intervals; that of an AUC is of its log-odds."""
+    middle = columns[measure][drawn]
+    half = _QUANTILE * columns.get(f"{measure}_se", np.zeros(len(drawn)))[drawn]
+    if measure != "auc":
+        return middle, middle - half, middle + half
+    half = log_odds_error(middle, half)
+    return middle, expit(logit(middle) - half), expit(logit(middle) + half)
+
+
+def log_odds_error(share: Array, error: Array) -> Array:
+    """Return the error of the log-odds of a share; nan where this is 0 or 1."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((share > 0) & (share < 1), error / (share * (1 - share)), np.nan)
+
+
+def draw_forest(ax: Any, columns: Mapping[str, Array], ratio: str) -> Any:
+    """Draw coefficients per deviation with both of their intervals; return matplotlib's axes.
+
+    Parameters
+    ----------
+    ax : axes of matplotlib, or None
+    columns : mapping of str to ndarray
+        Of a `Summary`.
+    ratio : str
+        The column of ratios, ``odds_ratio`` or ``rate_ratio``, or "" for coefficients.
+    """
+    is_slope = np.isfinite(columns["per_deviation"])
+    drawn = {name: column[is_slope] for name, column in columns.items()}
+    names = drawn["feature"].astype(str)
+    if "class" in drawn:
+        names = np.array([f"{a}, {b}" for a, b in zip(names, drawn["class"], strict=True)])
+    if ax is None:
+        ax = new_axes(1, len(names))[0]
+    deviations = drawn["per_deviation"] / drawn["coefficient"]
+    of_scale = np.exp if ratio else np.asarray
+    for number, (ending, words) in enumerate({"": "model", "_by_group": "groups"}.items()):
+        places = np.arange(len(names)) + _shift(number, 2)
+        ends = [drawn[name] * deviations for name in (f"lower{ending}", f"upper{ending}")]
+        if np.isnan(ends[0]).all():
+            continue
+        low, high = map(of_scale, ends)
+        middle = of_scale(drawn["per_deviation"])
+        draw_intervals(ax, places, middle, low, high, color=_COLORS[number], label=words)
+    label = f"{ratio.replace('_', ' ') or 'coefficient'} per standard deviation"
+    name_axis(ax, names.tolist(), label, 1.0 if ratio else 0.0)
+    if ratio:
+        _log_axis(ax)
+    add_legend(ax)
+    return ax
+
+
+# Parts of pictures.
+
+
+def _shift(number: int, count: int) -> float:
+    """Return how far one of several intervals stands below the middle of its line."""
+    return _SHIFT * (number - (count - 1) / 2)
+
+
+def new_axes(n_axes: int, n_lines: int) -> Any:
+    """Return axes below each other, so that they can be read on a narrow screen."""
+    with needs("a plot", "matplotlib"):
+        import matplotlib.pyplot as plt
+
+    size = (5.4, n_axes * (0.8 + 0.28 * n_lines))
+    return plt.subplots(n_axes, 1, figsize=size, layout="constrained", squeeze=False)[1][:, 0]
+
+
+def draw_intervals(
+    ax: Any, places: Sequence[float] | Array, middle: Array, low: Array, high: Array, **style: Any
+) -> None:
+    """Draw intervals around points; what is nan is not drawn."""
+    errors = np.maximum([middle - low, high - middle], 0)
+    ax.errorbar(middle, places, xerr=errors, **{"fmt": "o", "capsize": 3, "ms": 5, **style})
+
+
+def name_axis(ax: Any, names: Sequence[str], label: str, right: float | None) -> None:
+    """Name the lines, the first one on top, and the numbers; dash where a right model would be."""
+    ax.set_xlabel(label)
+    ax.set_yticks(np.arange(len(names)), names, parse_math=False)  # a price in $ is no formula
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    if right is not None:
+        ax.axvline(right, color="0.35", linestyle="--", linewidth=1.2)
+
+
+def add_legend(ax: Any) -> None:
+    """Name the colours above the axes, where they hide nothing."""
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+
+
+def _log_axis(ax: Any) -> None:
+    """Make an axis logarithmic, with ticks that are written as numbers."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    ax.set_xscale("log")
+    low, high = ax.get_xlim()
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if high < 30 * low else (1,)))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_formatter(NullFormatter())

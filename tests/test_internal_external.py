@@ -1,0 +1,324 @@
+"""Groups left out and predicted by the others, compared with fits by hand and with statsmodels."""
+
+import functools
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import expit, logit
+from scipy.stats import sem, t
+from sklearn.metrics import r2_score, roc_auc_score
+
+import fgmp
+from fgmp.datasets import heart_disease
+from fgmp.estimators.meta_analysis import random_effects
+from fgmp.privacy.ledger import Ledger
+
+pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+
+HEART = heart_disease()
+X = HEART.X[:, [HEART.feature_names.index(name) for name in ("age", "sex", "cp")]]
+y, HOSPITAL = HEART.y, HEART.hospital
+NAMES = sorted(set(HOSPITAL))
+CLASSIFIER = fgmp.FedGradMPClassifier("cv", sparsities=[1, 2], random_state=0)
+
+
+def numbers(n_groups=9, n_rows=20):
+    """Return a table of features, numbers that two of them decide, and groups."""
+    rng = np.random.default_rng(5)
+    features = rng.standard_normal((n_groups * n_rows, 4))
+    noise = rng.standard_normal(len(features))
+    return features, features[:, 1] - 0.5 * features[:, 3] + noise, np.arange(len(noise)) % n_groups
+
+
+# The fits.
+
+
+@pytest.fixture(scope="module")
+def validation():
+    """Return the validation of a classifier at the four hospitals."""
+    return CLASSIFIER.validate(X, y, HOSPITAL)
+
+
+@functools.cache
+def fit_without(hospital, sparsity="cv"):
+    """Return a fit to the other hospitals, by the public interface."""
+    is_inside = hospital != HOSPITAL
+    model = fgmp.FedGradMPClassifier(sparsity, sparsities=[1, 2], random_state=0)
+    return model.fit(X[is_inside], y[is_inside], groups=HOSPITAL[is_inside])
+
+
+def test_each_group_is_measured_by_a_model_of_the_others(validation):
+    """With its own choice, beside a dense one: AUC of scikit-learn, calibration of `performance`."""
+    table = validation.columns
+    assert table["group"].tolist() == np.repeat(NAMES, 2).tolist()
+    assert table["sparsity"].tolist() == ["cv", "all"] * 4
+    for line, hospital in enumerate(table["group"]):
+        model = fit_without(hospital, table["sparsity"][line])
+        is_here = hospital == HOSPITAL
+        assert table["features"][line] == len(model.support_)
+        auc = roc_auc_score(y[is_here], model.decision_function(X[is_here]))
+        np.testing.assert_allclose(table["auc"][line], auc, 1e-12)
+        performance = model.performance(X[is_here], y[is_here], HOSPITAL[is_here]).columns
+        for measure, column in performance.items():
+            if measure != "group":
+                value = table[measure][line]
+                np.testing.assert_allclose(value, column[0], 1e-14, err_msg=measure)
+
+
+def test_in_sample_measure_is_that_of_the_fits_with_the_group(validation):
+    """The mean over three fits, of the AUC of scikit-learn."""
+    for hospital in NAMES:
+        is_here = hospital == HOSPITAL
+        others = [fit_without(name) for name in NAMES if name != hospital]
+        scores = [roc_auc_score(y[is_here], one.decision_function(X[is_here])) for one in others]
+        is_line = (validation.columns["group"] == hospital) & (
+            validation.columns["sparsity"] == "cv"
+        )
+        np.testing.assert_allclose(validation.columns["in_sample"][is_line], np.mean(scores), 1e-12)
+
+
+def test_sets_of_groups_are_left_out_together():
+    """Of the three ways to make pairs of four groups one has been taken."""
+    table = (
+        fgmp.FedGradMPClassifier(2, random_state=1)
+        .validate(X, y, HOSPITAL, n_sets=2, dense=False)
+        .columns
+    )
+    assert table["group"].tolist() == NAMES
+    found = []
+    for partner in NAMES[1:]:
+        is_pair = np.isin(HOSPITAL, [NAMES[0], partner])
+        scores = {}
+        for is_out in (is_pair, ~is_pair):
+            model = fgmp.FedGradMPClassifier(2).fit(X[~is_out], y[~is_out], HOSPITAL[~is_out])
+            for name in set(HOSPITAL[is_out]):
+                rows = name == HOSPITAL
+                scores[name] = roc_auc_score(y[rows], model.decision_function(X[rows]))
+        found.append(np.allclose([scores[name] for name in NAMES], table["auc"], 0, 1e-12))
+    assert sum(found) == 1
+
+
+def test_estimator_stays_as_it_was(validation):
+    """No fit of a validation leaves anything behind."""
+    assert not hasattr(CLASSIFIER, "coef_")
+    assert "Not shown" not in repr(validation)
+
+
+def test_numbers_have_the_r2_of_each_group_and_its_plain_mean():
+    """R2 has no standard error: the interval is that of a mean of four numbers."""
+    features, targets, groups = numbers(4)
+    found = fgmp.FedGradMPRegressor(2).validate(features, targets, groups, dense=False)
+    expected = []
+    for group in range(4):
+        inside = groups != group
+        model = fgmp.FedGradMPRegressor(2).fit(features[inside], targets[inside], groups[inside])
+        expected.append(r2_score(targets[~inside], model.predict(features[~inside])))
+    np.testing.assert_allclose(found.columns["r2"], expected, 1e-12)
+    interval = t.interval(0.95, 3, np.mean(expected), sem(expected))
+    ends = [found.overall[name][0] for name in ("lower", "upper")]
+    np.testing.assert_allclose(ends, interval, 1e-12)
+    assert np.isnan(found.overall["tau"][0]) and found.overall["tau"][1] >= 0
+
+
+def test_several_classes_have_a_line_each():
+    """Each class against the others, for each group and model."""
+    features, targets, groups = numbers(4, 60)
+    labels = np.digitize(targets, [-0.5, 0.5])
+    found = fgmp.FedGradMPClassifier(2).validate(features, labels, groups)
+    assert found.columns["class"].tolist() == [0, 1, 2] * 8
+    assert found.columns["sparsity"].tolist() == (["2"] * 3 + ["all"] * 3) * 4
+    assert found.to_frame().index.names == ["group", "sparsity", "class"]
+    assert found.overall["class"].tolist()[:3] == [0, 0, 0] and len(found.overall["mean"]) == 21
+
+
+def test_groups_too_small_to_be_measured_are_counted_and_not_shown():
+    """One has too few rows, and one too few of a class."""
+    features, targets, groups = numbers(5)
+    labels = targets > 0
+    labels[groups == 4] = np.arange(20) < 2
+    groups[np.flatnonzero(groups == 3)[3:]] = 0
+    with pytest.warns(fgmp.AdviceWarning, match="min_rows=5"):
+        found = fgmp.FedGradMPClassifier(1).validate(features, labels, groups, dense=False)
+    assert found.columns["group"].tolist() == ["0", "1", "2"]
+    assert any(note.startswith("Not shown: 2 groups") for note in found.notes)
+
+
+def test_warning_of_several_fits_is_given_once_and_counted():
+    """A column of codes is named once for each model, and not at each of eight fits."""
+    pd = pytest.importorskip("pandas")
+    coded = pd.DataFrame(X, columns=["age", "sex", "pain"])
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        fgmp.FedGradMPClassifier(1, missing="indicator").validate(coded, y, HOSPITAL)
+    of_codes = [str(one.message) for one in caught if "whole numbers" in str(one.message)]
+    assert len(of_codes) == 2 and all(text.endswith("(in 4 fits)") for text in of_codes)
+
+
+@pytest.mark.parametrize(
+    ("groups", "options", "words"),
+    [
+        (np.zeros(len(y), int), {}, "groups has 1 group"),
+        (None, {}, "groups is None"),
+        (HOSPITAL, {"n_sets": 5}, "n_sets is 5"),
+        (HOSPITAL, {"n_sets": 1}, "n_sets is 1"),
+    ],
+)
+def test_argument_that_is_wrong_is_named(groups, options, words):
+    """And nothing is fitted."""
+    with pytest.raises(ValueError, match=words):
+        CLASSIFIER.validate(X, y, groups, **options)
+
+
+# Under masks.
+
+
+def test_under_masks_a_single_group_and_a_choice_are_refused():
+    """Sums with and without a group differ by its own."""
+    masked = fgmp.FedGradMPClassifier(2, secure=True)
+    for n_sets in (None, 3):
+        with pytest.raises(ValueError, match="at least two groups each"):
+            masked.validate(X, y, HOSPITAL, n_sets=n_sets)
+    with pytest.raises(ValueError, match="'cv', and secure is True"):
+        fgmp.FedGradMPClassifier("cv", secure=True).validate(X, y, HOSPITAL, n_sets=2)
+    noisy = fgmp.FedGradMPRegressor(2, private=fgmp.GaussianNoise(1.0, 1.0))
+    with pytest.raises(ValueError, match="private is given"):
+        noisy.validate(X, y, HOSPITAL)
+
+
+def test_under_masks_a_set_is_measured_as_one():
+    """By sums over its groups, as `performance` with by="all" measures them in the open."""
+    masked = fgmp.FedGradMPClassifier(2, secure=True, random_state=0)
+    found = masked.validate(X, y, HOSPITAL, n_sets=2, dense=False)
+    assert "in_sample" not in found.columns
+    for line, pair in enumerate(found.columns["group"]):
+        is_out = np.isin(HOSPITAL, pair.split(", "))
+        model = fgmp.FedGradMPClassifier(2).fit(X[~is_out], y[~is_out], HOSPITAL[~is_out])
+        plain = model.performance(X[is_out], y[is_out], HOSPITAL[is_out], by="all").columns
+        for measure in ("rows", "auc", "intercept", "slope_se"):
+            np.testing.assert_allclose(found.columns[measure][line], plain[measure][0], 1e-6)
+
+
+@pytest.mark.parametrize(("n_groups", "n_sets"), [(4, 2), (7, 3), (9, 4)])
+def test_under_masks_no_combination_of_all_fits_rests_on_one_group(n_groups, n_sets, monkeypatch):
+    """One ledger for every set whose sums are opened, and for a fit to all: it refuses none."""
+    opened = []
+    choose = Ledger.choose
+
+    def noted(self, clients, at_least=1):
+        opened.append(tuple(sorted(clients)))
+        return choose(self, clients, at_least)
+
+    monkeypatch.setattr(Ledger, "choose", noted)
+    features, targets, groups = numbers(n_groups)
+    masked = fgmp.FedGradMPRegressor(2, secure=True)
+    sizes = masked.validate(features, targets, groups, n_sets=n_sets, dense=False).columns["rows"]
+    assert sizes.sum() == len(targets)
+    monkeypatch.undo()
+    # Fits number their groups anew, so the sets are rebuilt from the lines.
+    lines = masked.validate(features, targets, groups, n_sets=n_sets, dense=False).columns["group"]
+    left_out = [{int(name) for name in line.split(", ")} for line in lines]
+    everybody = set(range(n_groups))
+    assert {len(one) for one in opened} <= {
+        size for one in left_out for size in (len(one), n_groups - len(one))
+    }
+    ledger = Ledger()
+    for one in [everybody, *left_out, *(everybody - one for one in left_out)]:
+        assert ledger.choose(one) == sorted(one)
+
+
+# The summary.
+
+
+def statsmodels_effects(values, errors):
+    """Return the summary of statsmodels, with the variance of Paule and Mandel."""
+    meta = pytest.importorskip("statsmodels.stats.meta_analysis")
+    return meta.combine_effects(values, errors**2, method_re="iterated", use_t=True)
+
+
+@given(st.integers(2, 12), st.floats(0.0, 3.0), st.integers(0, 99))
+def test_random_effects_are_those_of_statsmodels(n_groups, between, seed):
+    """Mean, tau, I2, and the error of the mean, for groups that differ much or not at all."""
+    rng = np.random.default_rng(seed)
+    errors = rng.uniform(0.1, 1.0, n_groups)
+    values = rng.normal(0.3, np.hypot(errors, between))
+    found = random_effects(values, errors)
+    expected = statsmodels_effects(values, errors)
+    # Its iteration ends where the equation of the variance holds to 1e-5.
+    np.testing.assert_allclose(found.mean, expected.mean_effect_re, 1e-4, 1e-5)
+    np.testing.assert_allclose(found.tau**2, max(expected.tau2, 0), 1e-4, 1e-5)
+    np.testing.assert_allclose(found.i2, max(expected.i2, 0), 1e-9, 1e-12)
+    half = (found.upper - found.lower) / 2
+    quantile = t.ppf(0.975, n_groups - 1)
+    np.testing.assert_allclose(half, quantile * expected.sd_eff_w_re, 1e-4)
+
+
+def test_equal_errors_have_a_closed_form():
+    """The variance of the values less that of the errors; a new group has both."""
+    values = np.array([0.0, 1.0, 2.0, 5.0])
+    found = random_effects(values, np.full(4, 0.5))
+    between = values.var(ddof=1) - 0.25
+    np.testing.assert_allclose(found.tau, np.sqrt(between), 1e-9)
+    np.testing.assert_allclose(found.mean, 2.0, 1e-12)
+    of_mean = values.var(ddof=1) / 4
+    half = 3.182446305284263 * np.sqrt(of_mean + between)
+    np.testing.assert_allclose([found.new_lower, found.new_upper], [2 - half, 2 + half], 1e-9)
+    np.testing.assert_allclose(found.i2, 1 - 3 / (4 * ((values - 2) ** 2).sum()), 1e-12)
+
+
+def test_groups_without_an_error_are_left_out():
+    """A slope that does not exist, and an AUC of one, say nothing to a mean."""
+    found = random_effects(np.array([1.0, np.nan, 3.0, np.inf]), np.array([1.0, 1.0, 1.0, 1.0]))
+    assert found.n_groups == 2 and found.mean == 2
+    single = random_effects(np.array([1.0, np.nan]), np.ones(2))
+    assert single.n_groups == 1 and single.mean == 1 and np.isnan(single.tau)
+    nobody = random_effects(np.array([np.nan]), None)
+    assert nobody.n_groups == 0 and np.isnan(nobody.mean)
+
+
+def test_summary_of_an_auc_is_that_of_its_log_odds(validation):
+    """By hand, with the errors of the delta method."""
+    is_line = validation.columns["sparsity"] == "cv"
+    auc, error = (validation.columns[name][is_line] for name in ("auc", "auc_se"))
+    expected = statsmodels_effects(logit(auc), error / (auc * (1 - auc)))
+    np.testing.assert_allclose(validation.overall["mean"][0], expit(expected.mean_effect_re), 1e-6)
+    dense = validation.columns["auc"][~is_line]
+    line = validation.overall["sparsity"].tolist().index("all - cv")
+    np.testing.assert_allclose(validation.overall["mean"][line], np.mean(dense - auc), 1e-12)
+
+
+# What is shown.
+
+
+def test_validation_is_two_tables_as_text_and_html_and_a_frame(validation):
+    """With how the numbers are to be read."""
+    text = repr(validation)
+    assert "AUC" in text and "in sample" in text and "new low" in text and "Paule-Mandel" in text
+    assert validation._repr_html_().count("<table>") == 2
+    frame = validation.to_frame()
+    assert frame.loc[("Budapest", "all"), "rows"] == 294
+    report = str(validation.report())
+    assert "validation of" in report and "each group's own measures leave it" in report
+
+
+def test_picture_has_each_interval_of_the_tables(validation):
+    """Of both models at each hospital and over all, with the interval of a new one."""
+    plt = pytest.importorskip("matplotlib.pyplot")
+    axes = validation.plot()
+    labels = [label.get_text() for label in axes[0].get_yticklabels()]
+    assert labels == [*NAMES, "all groups"]
+    bars = axes[2].containers[0].lines[2][0].get_segments()
+    slope, error = (validation.columns[name][0] for name in ("slope", "slope_se"))
+    np.testing.assert_allclose(bars[0][:, 0], slope + 1.96 * error * np.array([-1, 1]), 1e-4)
+    over_all = axes[2].containers[1].lines[2][0].get_segments()[0][:, 0]
+    line = validation.overall["measure"].tolist().index("slope")
+    ends = [validation.overall[name][line] for name in ("lower", "upper")]
+    np.testing.assert_allclose(over_all, ends, 1e-9)
+    new = axes[2].collections
+    segments = [one.get_segments()[0][:, 0] for one in new if one.get_linestyle()[0][1]]
+    new_ends = [validation.overall[name][line] for name in ("new_lower", "new_upper")]
+    np.testing.assert_allclose(segments[0], new_ends, 1e-9)
+    legend = [text.get_text() for text in axes[0].get_legend().get_texts()]
+    assert legend == ["sparsity=cv", "sparsity=all"]
+    plt.close("all")
