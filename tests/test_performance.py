@@ -1,5 +1,7 @@
 """Performance and calibration of each group, compared with scikit-learn and statsmodels."""
 
+import re
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_wine
@@ -9,6 +11,7 @@ from sklearn.metrics import (
     d2_tweedie_score,
     log_loss,
     mean_poisson_deviance,
+    mean_squared_error,
     r2_score,
     roc_auc_score,
 )
@@ -358,3 +361,28 @@ def test_performance_without_groups_says_that_rows_of_the_fit_are_too_kind(by):
             assert ("Part of the fit: 0, 1, 2, 3." in notes) == both
     new = model.performance(X, y, np.repeat("new", 80), by=by)
     assert "too kind" not in " ".join(new.notes)
+
+
+@pytest.mark.parametrize("kind", ["labels", "numbers", "counts"])
+@pytest.mark.parametrize("by", ["groups", "all"])
+def test_loss_in_sample_stands_beside_the_one_that_was_held_out(kind, by):
+    """In the same units: of a model that may choose nothing, they are nearly equal."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 2))
+    groups = np.arange(600) % 3
+    y = {"labels": X[:, 0] + rng.logistic(size=600) > 0}.get(kind, rng.poisson(3.0, size=600))
+    options = {"sparsities": [1], "random_state": 0}
+    if kind == "labels":
+        model = fgmp.FedGradMPClassifier("cv", **options).fit(X, y, groups)
+        loss = log_loss(y, model.predict_proba(X))
+    else:
+        name = {"numbers": "squared", "counts": "poisson"}[kind]
+        model = fgmp.FedGradMPRegressor("cv", loss=name, **options).fit(X, y, groups)
+        measure = mean_poisson_deviance if kind == "counts" else mean_squared_error
+        loss = measure(y, model.predict(X))
+    note = next(note for note in model.performance(X, y, groups, by=by).notes if "held" in note)
+    found = [float(number) for number in re.findall(r"(?:is|was) ([0-9.]+) (?:here|where)", note)]
+    np.testing.assert_allclose(found, loss, 0.02)
+    assert found[0] == float(f"{loss:.3g}") <= found[1]
+    new = model.performance(X[:200], y[:200], np.repeat("new", 200)).notes
+    assert not any("held" in note for note in new)

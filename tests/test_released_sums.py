@@ -209,6 +209,36 @@ def test_no_combination_of_sums_of_a_group_rests_on_fewer_than_min_rows(name, n_
         assert sizes.min() >= 5
 
 
+@pytest.mark.parametrize("sizes", [(60, 12, 12, 12), (60, 60, 12, 8, 8), (30, 12, 20, 25)])
+def test_under_masks_no_combination_of_sums_over_folds_rests_on_one_group(sizes):
+    """The rows behind all sums of a choice: to leave a group's out takes nothing off their rank."""
+    X, y, groups = table(sizes=sizes)
+    behind = []
+    honest = federated_table.FederatedTable.transport
+
+    def noting(self, standardization=None, fold=None):
+        rows = [part.outside(fold).rows for part in self._parts]
+        behind.append(np.isin(np.arange(len(y)), np.concatenate(rows)))
+        return honest(self, standardization, fold)
+
+    with mock.patch.object(federated_table.FederatedTable, "transport", noting):
+        masked = fgmp.FedGradMPRegressor("cv", sparsities=[1, 2], folds="rows", secure=True)
+        masked.set_params(random_state=0).fit(X, y, groups)
+    sums = np.unique(behind, axis=0).astype(float)
+    assert len(sums) > 2
+    for group in range(len(sizes)):
+        of_others = np.linalg.matrix_rank(sums[:, groups != group])
+        assert np.linalg.matrix_rank(sums) == of_others
+
+
+def test_under_masks_one_group_without_folds_is_refused():
+    """Sums over the folds would have its rows once too often."""
+    X, y, groups = table(sizes=(40, 40, 40, 8))
+    masked = fgmp.FedGradMPRegressor("cv", sparsities=[1, 2], folds="rows", secure=True)
+    with pytest.raises(ValueError, match="its own sums would follow"):
+        masked.fit(X, y, groups)
+
+
 def test_no_row_is_the_difference_of_two_means():
     """The attack itself, without masks: means over all rows, and over all but a fold."""
     (X, y, groups) = table()

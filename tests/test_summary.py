@@ -639,3 +639,38 @@ def test_refit_that_does_not_exist_or_changes_nothing_is_said():
         model_from_json(separated.to_json()).summary(unshrunken=True)
     with pytest.raises(ValueError, match="unshrunken is 1.5"):
         separated.summary(unshrunken=1.5)
+
+
+@pytest.mark.parametrize("kind", ["numbers", "counts", "three classes", "no features"])
+def test_forest_plot_has_both_intervals_per_deviation(kind):
+    """Of each feature, on the axis of what is published: a ratio, or a coefficient."""
+    plt = pytest.importorskip("matplotlib.pyplot")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((240, 3)) * [1, 10, 0.1]
+    y = rng.poisson(np.exp(0.4 * X[:, 0]))
+    groups = np.arange(240) % 6
+    if kind == "three classes":
+        model = fgmp.FedGradMPClassifier("all").fit(X, y.clip(max=2), groups)
+    else:
+        loss = "squared" if kind == "numbers" else "poisson"
+        sparsity = 0 if kind == "no features" else "all"
+        model = fgmp.FedGradMPRegressor(sparsity, loss=loss).fit(X, y, groups)
+    summary = model.summary(level=0.9)
+    ax = summary.plot()
+    table = summary.columns
+    is_slope = table["feature"] != "(intercept)"
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    names = table["feature"][is_slope].tolist()
+    if "class" in table:
+        names = [f"{x}, {c}" for x, c in zip(names, table["class"][is_slope], strict=True)]
+    assert labels == names
+    assert "90 %" in ax.get_xlabel()
+    scale = np.asarray if kind == "numbers" else np.exp
+    assert ax.get_xscale() == ("linear" if kind == "numbers" else "log")
+    deviations = np.array([X[:, int(name[1])].std() for name in table["feature"][is_slope]])
+    for container, ending in zip(ax.containers, ("", "_by_group"), strict=False):
+        segments = container.lines[2][0].get_segments()
+        ends = [table[f"{bound}{ending}"][is_slope] * deviations for bound in ("lower", "upper")]
+        np.testing.assert_allclose(np.array(segments)[:, :, 0], scale(ends).T, 1e-9)
+    assert len(ax.containers) == (0 if kind == "no features" else 2)
+    plt.close("all")

@@ -72,6 +72,10 @@ _HEADINGS = {
 }
 
 
+# By what held-out losses are multiplied: the losses of numbers and counts are half of these.
+_FACTORS = {"log_loss": 1, "mean_squared_error": 2, "deviance": 2}
+
+
 # The table.
 
 
@@ -251,7 +255,7 @@ def _measure(model: LinearModel, clients: FitClients, names: Sequence[Any], by: 
     return Performance(
         columns,
         f"{type(model).__name__} with {len(model.support_)} features on {sum(rows):,} rows",
-        (*_notes(model, loss, by, names), *few),
+        (*_notes(model, columns, by, names), *few),
         sent,
         facts_of(model, [str(name) for name in names], by, sent),
     )
@@ -376,7 +380,9 @@ def _pooled_measures(
     return [observed, predicted, auc, auc_se, square, value]
 
 
-def _notes(model: LinearModel, loss: Loss, by: str, names: Sequence[Any]) -> tuple[str, ...]:
+def _notes(
+    model: LinearModel, columns: dict[str, Array], by: str, names: Sequence[Any]
+) -> tuple[str, ...]:
     """Return how the measures are to be read."""
     notes = [
         "intercept: of a calibration with the slope 1, by how much predictions are too low; slope: "
@@ -387,12 +393,33 @@ def _notes(model: LinearModel, loss: Loss, by: str, names: Sequence[Any]) -> tup
     if in_fit or not knows_groups:
         which = f"Part of the fit: {', '.join(in_fit)}. " if knows_groups else ""
         notes.append(
-            f"{which}On rows that a model was fitted to its measures are too kind; a group that "
-            "was left out shows how good it is at a new one."
+            f"{which}On rows that a model was fitted to its measures are too kind; validate() "
+            f"leaves each group out.{_held_out(model, columns, names)}"
         )
-    if by == "all" and loss.class_labels is not None:
+    if by == "all" and "auc" in columns:
         notes.append("AUC: of pairs within a group, because pairs of two groups are in no sum.")
     return tuple(notes)
+
+
+def _held_out(model: LinearModel, columns: dict[str, Array], names: Sequence[Any]) -> str:
+    """Return the loss on the rows of the fit, beside that which its cross-validation held out.
+
+    With several classes losses are of each class against the others, which none was held out of.
+    """
+    path = getattr(model, "cv_", None)
+    if path is None or set(names) != set(model.groups_.tolist()) or "class" in columns:
+        return ""
+    name = next(name for name in _FACTORS if name in columns)
+    here = np.average(columns[name], weights=columns["rows"])
+    table = path.table
+    is_chosen = (table["sparsity"] == path.chosen) & (table["C"] == path.chosen_C)
+    held_out = _FACTORS[name] * table["score"][is_chosen][0]
+    if np.isnan(here):
+        return ""
+    return (
+        f" The {_HEADINGS[name]} is {here:.3g} here, and was {held_out:.3g} where cross-validation "
+        f"held {path.folds} out."
+    )
 
 
 def _note_on_few_rows(model: LinearModel, n_measured: int | None, n_rows: int) -> list[str]:

@@ -76,7 +76,8 @@ def draw_measures(
 
 def names_of_lines(columns: Mapping[str, Array]) -> Array:
     """Return a name of each line: the group, or all of them, and the class if there are several."""
-    groups = columns.get("group", np.full(len(columns["sparsity"]), "all groups"))
+    n_lines = len(next(iter(columns.values())))
+    groups = columns.get("group", np.full(n_lines, "all groups"))
     parts = [groups, columns["class"]] if "class" in columns else [groups]
     return np.array([", ".join(map(str, line)) for line in zip(*parts, strict=True)], object)
 
@@ -97,36 +98,38 @@ def log_odds_error(share: Array, error: Array) -> Array:
         return np.where((share > 0) & (share < 1), error / (share * (1 - share)), np.nan)
 
 
-def draw_forest(ax: Any, columns: Mapping[str, Array], ratio: str) -> Any:
+def draw_forest(ax: Any, columns: Mapping[str, Array], level: float) -> Any:
     """Draw coefficients per deviation with both of their intervals; return matplotlib's axes.
 
     Parameters
     ----------
     ax : axes of matplotlib, or None
+        Where to draw; None makes a figure.
     columns : mapping of str to ndarray
-        Of a `Summary`.
-    ratio : str
-        The column of ratios, ``odds_ratio`` or ``rate_ratio``, or "" for coefficients.
+        Of a `Summary`. The intercept, which has no deviation, is not drawn.
+    level : float
+        The coverage of the intervals.
     """
-    is_slope = np.isfinite(columns["per_deviation"])
-    drawn = {name: column[is_slope] for name, column in columns.items()}
-    names = drawn["feature"].astype(str)
-    if "class" in drawn:
-        names = np.array([f"{a}, {b}" for a, b in zip(names, drawn["class"], strict=True)])
+    ratio = next((name for name in ("odds_ratio", "rate_ratio") if name in columns), "")
+    drawn = {
+        name: column[np.isfinite(columns["per_deviation"])] for name, column in columns.items()
+    }
+    parts = [drawn[name] for name in ("feature", "class") if name in drawn]
+    names = [", ".join(map(str, line)) for line in zip(*parts, strict=True)]
     if ax is None:
         ax = new_axes(1, len(names))[0]
-    deviations = drawn["per_deviation"] / drawn["coefficient"]
     of_scale = np.exp if ratio else np.asarray
+    deviations = drawn["per_deviation"] / drawn["coefficient"]
     for number, (ending, words) in enumerate({"": "model", "_by_group": "groups"}.items()):
-        places = np.arange(len(names)) + _shift(number, 2)
-        ends = [drawn[name] * deviations for name in (f"lower{ending}", f"upper{ending}")]
-        if np.isnan(ends[0]).all():
+        ends = [drawn[f"{bound}{ending}"] * deviations for bound in ("lower", "upper")]
+        if np.isnan(ends).all():
             continue
-        low, high = map(of_scale, ends)
-        middle = of_scale(drawn["per_deviation"])
-        draw_intervals(ax, places, middle, low, high, color=_COLORS[number], label=words)
-    label = f"{ratio.replace('_', ' ') or 'coefficient'} per standard deviation"
-    name_axis(ax, names.tolist(), label, 1.0 if ratio else 0.0)
+        numbers = [of_scale(values) for values in (drawn["per_deviation"], *ends)]
+        places = np.arange(len(names)) + _shift(number, 2)
+        draw_intervals(ax, places, *numbers, color=_COLORS[number], label=words)
+    label = ratio.replace("_", " ") or "coefficient"
+    label = f"{label} per standard deviation,\n{100 * level:g} % intervals"
+    name_axis(ax, names, label, 1.0 if ratio else 0.0)
     if ratio:
         _log_axis(ax)
     add_legend(ax)
@@ -162,22 +165,24 @@ def name_axis(ax: Any, names: Sequence[str], label: str, right: float | None) ->
     """Name the lines, the first one on top, and the numbers; dash where a right model would be."""
     ax.set_xlabel(label)
     ax.set_yticks(np.arange(len(names)), names, parse_math=False)  # a price in $ is no formula
-    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
     if right is not None:
         ax.axvline(right, color="0.35", linestyle="--", linewidth=1.2)
 
 
 def add_legend(ax: Any) -> None:
     """Name the colours above the axes, where they hide nothing."""
-    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
 
 
 def _log_axis(ax: Any) -> None:
     """Make an axis logarithmic, with ticks that are written as numbers."""
-    from matplotlib.ticker import LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
     ax.set_xscale("log")
     low, high = ax.get_xlim()
-    ax.xaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if high < 30 * low else (1,)))
+    steps_of_one = MaxNLocator(nbins=6, steps=[1, 5, 10])  # 0.5, 1, 1.5: one is among them
+    ax.xaxis.set_major_locator(steps_of_one if high < 8 * low else LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter("{x:g}")
-    ax.xaxis.set_minor_formatter(NullFormatter())

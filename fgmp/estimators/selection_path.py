@@ -615,15 +615,24 @@ def row_folds(session: Session) -> list[Fold]:
     min_rows = session.clients.min_rows
     folds_by_client = _folds_by_client(session)
     _check_folds(folds_by_client, session.settings.parameters.n_folds, min_rows)
+    if session.settings.parameters.secure:
+        _check_folds_under_masks(folds_by_client, min_rows)
     n_folds = int(folds_by_client.max())
     return [Fold(number, n_folds, session.seed, min_rows) for number in range(n_folds)]
 
 
 def _folds_by_client(session: Session) -> IndexArray:
-    """Return into how many folds each client deals its rows."""
+    """Return into how many folds each client deals its rows.
+
+    Under masks no client deals more than another one: the rows of a fold that one client alone
+    holds out are the difference of two sums.
+    """
     n_folds = session.settings.parameters.n_folds
     min_rows = session.clients.min_rows
-    return np.array([n_folds_of(m, n_folds, min_rows) for m in session.settings.info.n_rows])
+    folds = np.array([n_folds_of(m, n_folds, min_rows) for m in session.settings.info.n_rows])
+    if session.settings.parameters.secure and len(folds) > 1:
+        folds = np.minimum(folds, np.sort(folds)[-2])
+    return folds
 
 
 def _check_folds(folds_by_client: Array, n_folds: int, min_rows: int) -> None:
@@ -642,6 +651,20 @@ def _check_folds(folds_by_client: Array, n_folds: int, min_rows: int) -> None:
             f"{n_folds * min_rows} rows: they deal fewer folds, and "
             f"{np.count_nonzero(~holds_out)} hold out nothing, or sums would show fewer than "
             "min_rows rows; a smaller n_folds helps",
+        )
+
+
+def _check_folds_under_masks(folds_by_client: Array, min_rows: int) -> None:
+    """Raise a ValueError if one client alone holds out nothing.
+
+    The sums over all rows but a fold, added up over F folds, hold its rows F times, and all others
+    F - 1 times, so that its own sums follow.
+    """
+    if np.count_nonzero(folds_by_client == 0) == 1:
+        raise ValueError(
+            f"folds is 'rows' and secure is True, and one group has rows for no two folds of "
+            f"min_rows={min_rows}: its own sums would follow from those of the folds; expected "
+            "more such groups or none, folds='groups', or a sparsity that is a number"
         )
 
 

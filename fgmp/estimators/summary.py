@@ -21,6 +21,7 @@ from .covariance import MAX_COEFFICIENTS, Covariance
 from .defaults import aggregator_of, settings_of
 from .fitted import SELECTED_BY, LinearModel, names_of_features, words_on_columns
 from .fitting import refit_without_ridge
+from .plots import draw_forest
 from .session import Session, report_nothing
 
 # With fewer clusters a cluster sandwich is on average too small by more than a little (Cameron and
@@ -113,6 +114,21 @@ class Summary:
     def _repr_html_(self) -> str:
         names, lines = self._texts()
         return html_table_with_notes(self.title, names, lines, self.notes)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw a forest plot: coefficients, or ratios, per standard deviation with both intervals.
+
+        Parameters
+        ----------
+        ax : axes of matplotlib, optional
+            Where to draw; by default a new figure.
+
+        Returns
+        -------
+        axes
+            The dashed line is no effect.
+        """
+        return draw_forest(ax, self.columns, self.level)
 
     def _texts(self) -> tuple[list[str], list[list[str]]]:
         """Return the headings and the cells of the table that is printed.
