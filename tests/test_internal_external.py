@@ -143,7 +143,7 @@ def test_groups_too_small_to_be_measured_are_counted_and_not_shown():
     with pytest.warns(fgmp.AdviceWarning, match="min_rows=5"):
         found = fgmp.FedGradMPClassifier(1).validate(features, labels, groups, dense=False)
     assert found.columns["group"].tolist() == ["0", "1", "2"]
-    assert any(note.startswith("Not shown: 2 groups") for note in found.notes)
+    assert any(note.startswith("Not shown: 2 groups,") for note in found.notes)
 
 
 def test_warning_of_several_fits_is_given_once_and_counted():

@@ -254,7 +254,7 @@ class _Fit(NamedTuple):
 
 
 def _lines_of_model(sparsity: str, fits: Sequence[_Fit], names: Sequence[Any]) -> dict[str, Array]:
-    """Return the lines of the groups that were left out, and in ``place`` the index of the group."""
+    """Return the lines of the groups that were left out; ``place`` is the index of the group."""
     main = main_measure(fits[0].performance.columns)
     measured = []
     for fitted, performance, is_left_out in fits:
@@ -356,7 +356,7 @@ def _notes(
         notes[-1] += " R2 and D2 have no errors: theirs is the plain mean of the groups."
     if n_hidden:
         notes.append(
-            f"Not shown: {n_hidden} groups with fewer than min_rows={min_rows} rows, or of a class "
-            "in them."
+            f"Not shown: {n_hidden} groups, with fewer than min_rows={min_rows} rows, or rows of a "
+            "class, or without a reply."
         )
     return tuple(notes)
