@@ -26,7 +26,6 @@ from ..sparse_model import Array
 from .fitted import LinearModel
 from .folds import deal_clients
 from .groups import encode_groups, group_of_each_row
-from .inputs import as_random_state
 from .meta_analysis import RandomEffects, random_effects
 from .performance import (
     Performance,
@@ -131,8 +130,10 @@ def validate_rows(
     def measure(fitted: LinearModel, is_measured: Array) -> Performance:
         return performance_of_rows(fitted, *of_groups(is_measured), way_of_measuring(model))
 
-    plan = Plan(labels[present].tolist(), n_sets, dense, len(labels) - len(present))
-    return validate_groups(model, plan, refit, measure)
+    sets = sets_of_groups(model, len(present), n_sets)
+    names = labels[present].tolist()
+    n_small = len(labels) - len(present)
+    return validate_sets(model, names, sets, dense, refit, measure, n_small)
 
 
 def way_of_measuring(model: LinearModel) -> str:
@@ -140,44 +141,23 @@ def way_of_measuring(model: LinearModel) -> str:
     return "all" if model.secure else "groups"
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is left out, and which models are validated.
+def sets_of_groups(model: LinearModel, n_groups: int, n_sets: int | None) -> list[Array]:
+    """Return a mask of the groups of each set that is left out, or raise a ValueError.
 
-    Attributes
-    ----------
-    names : sequence
-        The groups.
-    n_sets : int or None
-        The number of sets of groups; None leaves out each group by itself.
-    dense : bool
-        Whether a model with ``sparsity="all"`` is fitted, too.
-    n_small : int
-        How many groups have too few rows to take part.
+    The sets are the same each time: under masks sums of several validations have to be, too.
     """
-
-    names: Sequence[Any]
-    n_sets: int | None
-    dense: bool
-    n_small: int = 0
-
-    def sets(self, model: LinearModel) -> list[Array]:
-        """Return a mask of the groups of each set, or raise a ValueError if there can be none."""
-        n_groups = len(self.names)
-        n_sets = n_groups
-        if self.n_sets is not None:
-            n_sets = check_integer("n_sets", self.n_sets, at_least=2, at_most=max(n_groups, 2))
-        if n_groups < 2:
-            raise ValueError(
-                f"groups has {n_groups} group with min_rows={model.min_rows} rows; expected at "
-                "least two, of which one is left out"
-            )
-        _check_masks(model, n_groups, n_sets)
-        set_of_each = np.arange(n_groups)
-        if n_sets < n_groups:
-            seed = int(as_random_state(model.random_state).randint(2**31 - 1))
-            set_of_each = np.array(deal_clients(n_groups, n_sets, seed))
-        return [set_of_each == number for number in range(n_sets)]
+    check_by(model, way_of_measuring(model))
+    if n_groups < 2:
+        raise ValueError(
+            f"groups has {n_groups} group with min_rows={model.min_rows} rows; expected at least "
+            "two, of which one is left out"
+        )
+    set_of_each: Sequence[int] = range(n_groups)
+    if n_sets is not None and check_integer("n_sets", n_sets, at_least=2, at_most=n_groups):
+        set_of_each = deal_clients(n_groups, n_sets, seed=0)
+    sets = [np.equal(set_of_each, number) for number in range(n_sets or n_groups)]
+    _check_masks(model, n_groups, len(sets))
+    return sets
 
 
 def _check_masks(model: LinearModel, n_groups: int, n_sets: int) -> None:
@@ -200,22 +180,34 @@ def _check_masks(model: LinearModel, n_groups: int, n_sets: int) -> None:
         )
 
 
-def validate_groups(model: LinearModel, plan: Plan, refit: Refit, measure: Measure) -> Validation:
-    """Return the validation of an estimator, whose clients are here or on other machines.
+def validate_sets(
+    model: LinearModel,
+    names: Sequence[Any],
+    sets: Sequence[Array],
+    dense: bool,
+    refit: Refit,
+    measure: Measure,
+    n_small: int = 0,
+) -> Validation:
+    """Return the validation of an estimator, whose groups are here or on other machines.
 
     Parameters
     ----------
     model : FedGradMPRegressor or FedGradMPClassifier
         Need not be fitted, and is not changed.
-    plan : Plan
+    names : sequence
+        The groups.
+    sets : sequence of ndarray of bool, shape (n_groups,)
         What is left out.
+    dense : bool
+        Whether a model with ``sparsity="all"`` is validated, too.
     refit : callable (estimator, mask of groups) -> fitted estimator
     measure : callable (fitted estimator, mask of groups) -> Performance
+    n_small : int, default 0
+        How many other groups have too few rows to take part.
     """
-    check_by(model, way_of_measuring(model))
-    sets = plan.sets(model)
     estimators = {str(model.sparsity): model}
-    if plan.dense:
+    if dense:
         estimators["all"] = clone(model).set_params(sparsity="all")
     exchanges: list[Sent] = []
     tables = []
@@ -228,17 +220,20 @@ def validate_groups(model: LinearModel, plan: Plan, refit: Refit, measure: Measu
                 performance = measure(fitted, is_left_out | (not model.secure))
                 fits.append(_Fit(fitted, performance, is_left_out))
                 exchanges += [*fitted.exchanges_, *performance.exchanges]
-        tables.append(_lines_of_model(name, fits, plan.names))
+        tables.append(_lines_of_model(name, fits, names))
     columns, n_hidden = _shown({key: np.concatenate([t[key] for t in tables]) for key in tables[0]})
     overall = _overall(columns, list(estimators))
     sent = by_question(exchanges)
-    names = [str(name) for name in plan.names]
-    facts = facts_of(fits[-1].fitted, names, way_of_measuring(model), sent)
-    about = f"{type(model).__name__}, {len(names)} groups in {len(sets)} sets, each left out once"
+    words = [str(name) for name in names]
+    facts = facts_of(fits[-1].fitted, words, way_of_measuring(model), sent)
+    what = f"{len(names)} groups"
+    if len(sets) < len(names):
+        what = f"{len(sets)} sets of {what}"
+    about = f"{type(model).__name__}: each of {what} predicted by a model of the others"
     return Validation(
         columns,
-        f"Validation of {about}, and predicted by a model of the others",
-        _notes(fits[-1].performance, overall, n_hidden + plan.n_small, model.min_rows),
+        about,
+        _notes(fits[-1].performance, overall, n_hidden + n_small, model.min_rows),
         sent,
         (("validation of", about), *facts[1:]),
         overall,

@@ -414,8 +414,8 @@ class SparseLinear(LinearModel):
         X, y, groups
             As in `fit`.
         n_sets : int, optional
-            Leave out sets of groups, dealt at random by `random_state`, in place of each group by
-            itself. Under masks each set has two groups or more and is measured as one: sums with
+            Leave out this number of sets of groups, the same in every call, in place of each group
+            by itself. Under masks each set has two groups or more and is measured as one: sums with
             and without a group differ by its own. Then the sparsity and C have to be numbers.
         dense : bool, default True
             Whether a model with ``sparsity="all"`` is validated beside this one.

@@ -647,8 +647,7 @@ class _Sites(OverFlower):
 
     def fit(self, estimator: Estimator) -> Estimator:
         """Return an estimator like this one, fitted to the clients."""
-        with needs("fit_over", "scikit-learn", "narwhals", "tqdm"):
-            from sklearn.base import clone
+        from sklearn.base import clone
 
         asked = json.loads(self.settings)
         unfitted: Estimator = clone(estimator)

@@ -61,8 +61,8 @@ def validate_over(
     >>> on_engine(main, app, n_clients=3).columns["group"].tolist()[::2]  # doctest: +SKIP
     ['client 0', 'client 1', 'client 2']
     """
-    with needs("validate_over", "scikit-learn", "narwhals"):
-        from ..estimators.internal_external import Plan, validate_groups, way_of_measuring
+    with needs("validate_over", "scikit-learn", "narwhals", "tqdm"):
+        from ..estimators.internal_external import sets_of_groups, validate_sets, way_of_measuring
         from ..estimators.performance import performance_of_clients
     sparse = options.pop("sparse", False)
     report = options.pop("report", print)
@@ -77,4 +77,5 @@ def validate_over(
             measured = measured.encoded(fitted.encoding_)
         return performance_of_clients(fitted, measured, measured.names, way_of_measuring(estimator))
 
-    return validate_groups(estimator, Plan(sites.names, n_sets, dense), refit, measure)
+    sets = sets_of_groups(estimator, len(sites.names), n_sets)
+    return validate_sets(estimator, sites.names, sets, dense, refit, measure)

@@ -11,10 +11,11 @@ from fgmp.flower import fit_over, table_app, validate_over
 
 pytestmark = pytest.mark.filterwarnings("ignore:the rounds ran out", "ignore::fgmp.AdviceWarning")
 
-CANCER = load_breast_cancer(return_X_y=True)
-DIABETES = load_diabetes(return_X_y=True)
+N_ROWS = 240
+CANCER = tuple(array[:N_ROWS] for array in load_breast_cancer(return_X_y=True))
+DIABETES = tuple(array[:N_ROWS] for array in load_diabetes(return_X_y=True))
 CHOICE = {"sparsity": "cv", "sparsities": [1, 3], "n_folds": 2, "random_state": 0}
-WARD = np.where(np.arange(442) % 7 < 3, "A", np.where(np.arange(442) % 4 == 3, "C", "B"))
+WARD = np.where(np.arange(N_ROWS) % 7 < 3, "A", np.where(np.arange(N_ROWS) % 4 == 3, "C", "B"))
 
 CASES = {
     "choice by rows": (fgmp.FedGradMPClassifier(**CHOICE), *CANCER, {}),
