@@ -64,6 +64,7 @@ _HEADINGS = {
     "intercept_se": "se",
     "slope": "slope",
     "slope_se": "se",
+    "n_groups": "groups",
     "lower": "low",
     "upper": "high",
     "i2": "I2",
