@@ -156,6 +156,20 @@ def test_warning_of_several_fits_is_given_once_and_counted():
     assert len(of_codes) == 2 and all(text.endswith("(in 4 fits)") for text in of_codes)
 
 
+def test_group_left_out_has_the_common_intercept():
+    """The one that `predict` gives it, of which no warning has to tell."""
+    features, targets, groups = numbers(4)
+    targets = targets + groups
+    estimator = fgmp.FedGradMPRegressor(2, fit_intercept="per_group")
+    with warnings.catch_warnings(action="error"):
+        table = estimator.validate(features, targets, groups, dense=False).columns
+    is_out = groups == 3
+    estimator.fit(features[~is_out], targets[~is_out], groups[~is_out])
+    predicted = estimator.predict(features[is_out], groups[is_out])
+    np.testing.assert_allclose(table["predicted"][3], predicted.mean(), 1e-12)
+    np.testing.assert_allclose(table["intercept"][3], (targets[is_out] - predicted).mean(), 1e-9)
+
+
 @pytest.mark.parametrize(
     ("groups", "options", "words"),
     [
@@ -264,7 +278,7 @@ def test_equal_errors_have_a_closed_form():
     np.testing.assert_allclose(found.tau, np.sqrt(between), 1e-9)
     np.testing.assert_allclose(found.mean, 2.0, 1e-12)
     of_mean = values.var(ddof=1) / 4
-    half = 3.182446305284263 * np.sqrt(of_mean + between)
+    half = t.ppf(0.975, 2) * np.sqrt(of_mean + between)
     np.testing.assert_allclose([found.new_lower, found.new_upper], [2 - half, 2 + half], 1e-9)
     np.testing.assert_allclose(found.i2, 1 - 3 / (4 * ((values - 2) ** 2).sum()), 1e-12)
 

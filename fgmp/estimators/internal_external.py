@@ -210,17 +210,20 @@ def validate_sets(
     if dense:
         estimators["all"] = clone(model).set_params(sparsity="all")
     exchanges: list[Sent] = []
-    tables = []
-    for name, estimator in estimators.items():
+    tables: list[dict[str, Array]] = []
+    for name, estimator in reversed(estimators.items()):  # the dense one is refused at once, if any
         fits = []
         with each_warning_once():
             for is_left_out in sets:
                 fitted = refit(estimator, ~is_left_out)
+                if hasattr(fitted, "intercepts_"):  # those left out have the common one
+                    new = np.array(names, object)[is_left_out]
+                    fitted.intercepts_ |= dict.fromkeys(new, fitted.intercept_)
                 # Groups of the fit are measured too, unless masks hide what is of one group.
                 performance = measure(fitted, is_left_out | (not model.secure))
                 fits.append(_Fit(fitted, performance, is_left_out))
                 exchanges += [*fitted.exchanges_, *performance.exchanges]
-        tables.append(_lines_of_model(name, fits, names))
+        tables.insert(0, _lines_of_model(name, fits, names))
     columns, n_hidden = _shown({key: np.concatenate([t[key] for t in tables]) for key in tables[0]})
     overall = _overall(columns, list(estimators))
     sent = by_question(exchanges)

@@ -418,7 +418,8 @@ class SparseLinear(LinearModel):
             by itself. Under masks each set has two groups or more and is measured as one: sums with
             and without a group differ by its own. Then the sparsity and C have to be numbers.
         dense : bool, default True
-            Whether a model with ``sparsity="all"`` is validated beside this one.
+            Whether a model with ``sparsity="all"``, which takes at most 5,000 features, is
+            validated beside this one.
 
         Returns
         -------

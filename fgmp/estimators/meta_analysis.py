@@ -4,7 +4,8 @@ The variance between groups is that of Paule and Mandel (1982), which simulation
 DerSimonian and Laird (Veroniki et al., Research Synthesis Methods 7, 2016). The interval of the
 mean has quantiles of t with one degree of freedom less than groups, as Hartung and Knapp proposed;
 it is never shorter than by the errors alone. The prediction interval is about a group that was not
-among these (Higgins, Thompson, Spiegelhalter, JRSS A 172, 2009; Riley et al., BMJ 353, 2016).
+among these, with two degrees of freedom less than groups (Higgins, Thompson, Spiegelhalter, JRSS A
+172, 2009; Riley et al., BMJ 353, 2016).
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ def random_effects(values: Array, errors: Array | None) -> RandomEffects:
     weights = 1 / (variances + between)
     mean = np.average(y, weights=weights)
     of_mean = 1 / weights.sum()
-    half, of_new = t * np.sqrt([of_mean, of_mean + between])
+    half = t * np.sqrt(of_mean)
+    of_new = stdtrit(n_groups - 2, 0.975) * np.sqrt(of_mean + between)  # nan for two groups
     i2 = max(0.0, excess(0) / (excess(0) + n_groups - 1))
     limits = mean - half, mean + half, np.sqrt(between), i2, mean - of_new, mean + of_new
     return RandomEffects(n_groups, float(mean), *map(float, limits))
