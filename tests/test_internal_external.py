@@ -146,14 +146,15 @@ def test_groups_too_small_to_be_measured_are_counted_and_not_shown():
     assert any(note.startswith("Not shown: 2 groups,") for note in found.notes)
 
 
-def test_warning_of_several_fits_is_given_once_and_counted():
-    """A column of codes is named once for each model, and not at each of eight fits."""
-    pd = pytest.importorskip("pandas")
-    coded = pd.DataFrame(X, columns=["age", "sex", "pain"])
+def test_warnings_of_several_fits_are_counted_and_said_once():
+    """At the line of the caller; advice on the table is what `fit` gives."""
+    features, targets, groups = numbers(4)
+    estimator = fgmp.FedGradMPRegressor(2, rounds=2, tol=1e-12)
     with warnings.catch_warnings(record=True, action="always") as caught:
-        fgmp.FedGradMPClassifier(1, missing="indicator").validate(coded, y, HOSPITAL)
-    of_codes = [str(one.message) for one in caught if "whole numbers" in str(one.message)]
-    assert len(of_codes) == 2 and all(text.endswith("(in 4 fits)") for text in of_codes)
+        estimator.validate(features, targets, groups, dense=False)
+    (warning,) = caught
+    assert "4 warnings in 4 fits, the first one: the rounds ran out" in str(warning.message)
+    assert warning.filename == __file__
 
 
 def test_group_left_out_has_the_common_intercept():

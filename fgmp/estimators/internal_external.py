@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit, logit
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from .._support.displays import html_table, text_table
 from .._support.validation import check_integer
-from .._support.warnings import each_warning_once
+from .._support.warnings import collect_warnings, warn_user
 from ..sparse_model import Array
 from .fitted import LinearModel
 from .folds import deal_clients
@@ -211,19 +212,22 @@ def validate_sets(
         estimators["all"] = clone(model).set_params(sparsity="all")
     exchanges: list[Sent] = []
     tables: list[dict[str, Array]] = []
-    for name, estimator in reversed(estimators.items()):  # the dense one is refused at once, if any
-        fits = []
-        with each_warning_once():
+    with collect_warnings() as messages:
+        for name, estimator in reversed(estimators.items()):  # a dense one is refused at once
+            fits = []
             for is_left_out in sets:
                 fitted = refit(estimator, ~is_left_out)
-                if hasattr(fitted, "intercepts_"):  # those left out have the common one
-                    new = np.array(names, object)[is_left_out]
-                    fitted.intercepts_ |= dict.fromkeys(new, fitted.intercept_)
                 # Groups of the fit are measured too, unless masks hide what is of one group.
                 performance = measure(fitted, is_left_out | (not model.secure))
                 fits.append(_Fit(fitted, performance, is_left_out))
                 exchanges += [*fitted.exchanges_, *performance.exchanges]
-        tables.insert(0, _lines_of_model(name, fits, names))
+            tables.insert(0, _lines_of_model(name, fits, names))
+    if messages:
+        warn_user(
+            f"{len(messages)} warnings in {len(sets) * len(estimators)} fits, the first one: "
+            f"{messages[0]}",
+            ConvergenceWarning,
+        )
     columns, n_hidden = _shown({key: np.concatenate([t[key] for t in tables]) for key in tables[0]})
     overall = _overall(columns, list(estimators))
     sent = by_question(exchanges)

@@ -630,10 +630,10 @@ class _Sites(OverFlower):
     def of(self, is_taken: Array) -> _Sites:
         """Return some of the clients, which are 0, 1, ... then."""
         taken = np.flatnonzero(is_taken).tolist()
-        rows = [self.info.rows[index] for index in taken]
+        rows = [self.info.n_rows[index] for index in taken]
         weights = np.array(rows) / sum(rows)
         other = self.with_settings(
-            json.loads(self.settings), rows=rows, client_ids=range(len(rows)), weights=weights
+            json.loads(self.settings), n_rows=rows, client_ids=range(len(rows)), weights=weights
         )
         assert isinstance(other, _Sites)
         other.nodes = [self.nodes[index] for index in taken]
