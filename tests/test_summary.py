@@ -674,3 +674,22 @@ def test_forest_plot_has_both_intervals_per_deviation(kind):
         np.testing.assert_allclose(np.array(segments)[:, :, 0], scale(ends).T, 1e-9)
     assert len(ax.containers) == (0 if kind == "no features" else 2)
     plt.close("all")
+
+
+def test_forest_plot_has_a_category_for_a_one_against_a_zero():
+    """As the table has it: the deviation of a column of zeros and ones says nothing to a reader."""
+    plt = pytest.importorskip("matplotlib.pyplot")
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": 10 * rng.standard_normal(200), "ward": ["A", "B"] * 100})
+    ill = table["age"] / 10 + (table["ward"] == "B") + rng.logistic(size=200) > 0.5
+    model = fgmp.FedGradMPClassifier("all", categories=["ward"])
+    summary = model.fit(table, ill, np.arange(200) // 2 % 4).summary()
+    ax = summary.plot()
+    frame = summary.to_frame()
+    segment = ax.containers[0].lines[2][0].get_segments()[1][:, 0]
+    name = ax.get_yticklabels()[1].get_text()
+    assert name.startswith("ward=")
+    ends = frame.loc[name, ["odds_ratio_lower", "odds_ratio_upper"]].to_numpy(float)
+    np.testing.assert_allclose(segment, ends, 1e-9)
+    assert "or of a one against a zero" in ax.get_xlabel()
+    plt.close("all")

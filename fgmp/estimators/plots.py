@@ -98,8 +98,8 @@ def log_odds_error(share: Array, error: Array) -> Array:
         return np.where((share > 0) & (share < 1), error / (share * (1 - share)), np.nan)
 
 
-def draw_forest(ax: Any, columns: Mapping[str, Array], level: float) -> Any:
-    """Draw coefficients per deviation with both of their intervals; return matplotlib's axes.
+def draw_forest(ax: Any, columns: Mapping[str, Array], ratio: str, level: float) -> Any:
+    """Draw ratios, or coefficients per deviation, with their intervals; return matplotlib's axes.
 
     Parameters
     ----------
@@ -107,29 +107,28 @@ def draw_forest(ax: Any, columns: Mapping[str, Array], level: float) -> Any:
         Where to draw; None makes a figure.
     columns : mapping of str to ndarray
         Of a `Summary`. The intercept, which has no deviation, is not drawn.
+    ratio : str
+        The column of ratios; "" for coefficients.
     level : float
         The coverage of the intervals.
     """
-    ratio = next((name for name in ("odds_ratio", "rate_ratio") if name in columns), "")
-    drawn = {
-        name: column[np.isfinite(columns["per_deviation"])] for name, column in columns.items()
-    }
+    drawn = {name: column[np.isfinite(columns["deviation"])] for name, column in columns.items()}
     parts = [drawn[name] for name in ("feature", "class") if name in drawn]
     names = [", ".join(map(str, line)) for line in zip(*parts, strict=True)]
     if ax is None:
         ax = new_axes(1, len(names))[0]
-    of_scale = np.exp if ratio else np.asarray
-    deviations = drawn["per_deviation"] / drawn["coefficient"]
+    step = 1.0 if ratio else drawn["deviation"]
+    prefix = f"{ratio}_" if ratio else ""
     for number, (ending, words) in enumerate({"": "model", "_by_group": "groups"}.items()):
-        ends = [drawn[f"{bound}{ending}"] * deviations for bound in ("lower", "upper")]
-        if np.isnan(ends).all():
-            continue
-        numbers = [of_scale(values) for values in (drawn["per_deviation"], *ends)]
-        places = np.arange(len(names)) + _shift(number, 2)
-        draw_intervals(ax, places, *numbers, color=_COLORS[number], label=words)
-    label = ratio.replace("_", " ") or "coefficient"
-    label = f"{label} per standard deviation,\n{100 * level:g} % intervals"
-    name_axis(ax, names, label, 1.0 if ratio else 0.0)
+        bounds = [f"{prefix}{bound}{ending}" for bound in ("lower", "upper")]
+        middle, *ends = (drawn[name] * step for name in (ratio or "coefficient", *bounds))
+        if not np.isnan(ends).all():
+            places = np.arange(len(names)) + _shift(number, 2)
+            draw_intervals(ax, places, middle, *ends, color=_COLORS[number], label=words)
+    label = f"{ratio.replace('_', ' ') or 'coefficient'} per standard deviation"
+    if ratio and "rows" in columns:
+        label += ", or of a one against a zero"
+    name_axis(ax, names, f"{label}\n{100 * level:g} % intervals", 1.0 if ratio else 0.0)
     if ratio:
         _log_axis(ax)
     add_legend(ax)

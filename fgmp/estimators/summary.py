@@ -116,7 +116,9 @@ class Summary:
         return html_table_with_notes(self.title, names, lines, self.notes)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw a forest plot: coefficients, or ratios, per standard deviation with both intervals.
+        """Draw a forest plot: the ratios of the table, or coefficients per standard deviation.
+
+        Each feature has both of its intervals.
 
         Parameters
         ----------
@@ -128,7 +130,9 @@ class Summary:
         axes
             The dashed line is no effect.
         """
-        return draw_forest(ax, self.columns, self.level)
+        ratio = next((name for name in _RATIOS if name in self.columns), "")
+        columns = _per_step(ratio, self.columns) if ratio else self.columns
+        return draw_forest(ax, columns, ratio, self.level)
 
     def _texts(self) -> tuple[list[str], list[list[str]]]:
         """Return the headings and the cells of the table that is printed.
