@@ -125,10 +125,10 @@ def draw_forest(ax: Any, columns: Mapping[str, Array], ratio: str, level: float)
         if not np.isnan(ends).all():
             places = np.arange(len(names)) + _shift(number, 2)
             draw_intervals(ax, places, middle, *ends, color=_COLORS[number], label=words)
-    label = f"{ratio.replace('_', ' ') or 'coefficient'} per standard deviation"
+    label = f"{ratio.replace('_', ' ') or 'coefficient'} per standard deviation,\n"
     if ratio and "rows" in columns:
-        label += ", or of a one against a zero"
-    name_axis(ax, names, f"{label}\n{100 * level:g} % intervals", 1.0 if ratio else 0.0)
+        label += "or of a one against a zero, "
+    name_axis(ax, names, f"{label}{100 * level:g} % intervals", 1.0 if ratio else 0.0)
     if ratio:
         _log_axis(ax)
     add_legend(ax)
