@@ -183,6 +183,8 @@ class Run:
         The history so far: of each recorded round, a number for each column of the history.
     best : Best
         The record with the lowest objective so far: value, round, state.
+    ahead : Progress or None
+        The progress after the next round, if the history had it run beside its own questions.
 
     Examples
     --------
@@ -209,6 +211,7 @@ class Run:
     progress: Progress
     records: list[dict[str, float]] = field(default_factory=list)
     best: Best = Best(np.inf, 0, None)
+    ahead: Progress | None = None
 
     def __repr__(self) -> str:
         method = type(self.method).__name__

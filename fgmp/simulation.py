@@ -323,7 +323,8 @@ def simulate(
         with Watchers(run, callbacks) as watchers:
             is_over = watchers.call()
             while not is_over:  # after round T it is, or if a callback says so
-                run.progress = run_round(run)
+                run.progress = run.ahead or run_round(run)
+                run.ahead = None
                 is_over = watchers.call()
         result = result_of(run)
         _warn_on_outcome(run, result)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -14,6 +14,8 @@ from ..data import ProblemInfo
 from ..losses import Loss
 from ..method import Transport
 from ..sparse_model import Array, SparseModel
+
+Found = TypeVar("Found")
 
 
 class Fold(NamedTuple):
@@ -182,3 +184,6 @@ class FitClients(Protocol):
         self, standardization: Standardization | None = None, fold: Fold | None = None
     ) -> Transport:
         """Return the transport to rows in some units, by default their own, without a fold."""
+
+    def together(self, tasks: Sequence[Callable[[], Found]]) -> list[Found]:
+        """Return what tasks return, whose questions may travel in the same messages."""

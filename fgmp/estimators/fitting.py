@@ -13,7 +13,8 @@ All stages see sums over the clients only, whether these are in this process or 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -31,9 +32,11 @@ from .selection_path import (
     SparsityPath,
     StandardizedClients,
     all_features,
-    cross_validate,
     eliminate_backwards,
+    fit_without,
+    folds_of,
     initial_size,
+    score_path,
     select_features,
 )
 from .session import Session
@@ -91,42 +94,42 @@ def fit_model(session: Session, grid: Sequence[int]) -> FittedModel:
     """
     if session.settings.is_private:
         return _fit_with_noise(session, grid[0])
-    if session.settings.parameters.sparsity == "all":
-        return _fit_all_features(session, grid[0])
-    return _fit_few_features(session, grid)
+    return _fit_exactly(session, grid)
 
 
-def _fit_few_features(session: Session, grid: Sequence[int]) -> FittedModel:
-    """Run the six stages."""
+def _fit_exactly(session: Session, grid: Sequence[int]) -> FittedModel:
+    """Run all stages; those that do not wait for one another run together."""
     settings = session.settings
     rows = session.clients.transport()
-    stats = standardization_stats(session, rows)
+    size = None
+    if settings.parameters.sparsity != "all":
+        size = initial_size(settings, grid)
+    first: list[Any] = [partial(_begin, rows=rows, size=size)]
+    first += [partial(fit_without, fold=fold, grid=grid, size=size) for fold in folds_of(session)]
+    start, *without_folds = session.together(first)
 
-    clients = StandardizedClients(session.clients, stats.standardization)
-    size = initial_size(settings, grid)
-    selected = select_features(session, clients, size, settings.parameters.rounds)
-    if settings.is_cross_validated:
-        clients = clients.without_table()  # beside the tables of the folds
-    choice = _choose(session, rows, stats, grid, size)
-    path = eliminate_backwards(session, clients, selected.model, settings.selection_ridge(choice.C))
-    refitted = _refit(session, clients, selected, path, choice)
-    covariance = None
-    if settings.parameters.polish:
-        ridge = settings.ridge(choice.C)
-        covariance = _covariance(session, clients, stats, refitted.model, ridge)
-    table, intercepts = _in_original_units(session, rows, stats, refitted.model)
-    unusual = compare_units(session, rows, stats)
+    stats = start.stats
+    choice = _Choice(grid[0], settings.C)
+    if without_folds:
+        unit = stats.standardization.target_unit
+        scored = score_path(session, rows, grid, without_folds, unit)
+        choice = _Choice(scored.chosen, scored.chosen_C, scored)
+    last: list[Any] = [
+        partial(_conclude, rows=rows, start=start, choice=choice),
+        partial(compare_units, clients=rows, stats=stats),
+    ]
+    end, unusual = session.together(last)
     return FittedModel(
-        table=table,
-        intercepts=intercepts,
+        table=end.table,
+        intercepts=end.intercepts,
         is_constant=stats.is_constant,
         sparsity=choice.sparsity,
         C=choice.C,
-        method=size.method,
-        n_rounds=selected.n_rounds,
-        history=with_total_costs(refitted.history, session.totals),
+        method="all" if size is None else size.method,
+        n_rounds=start.selected.n_rounds,
+        history=with_total_costs(end.history, session.totals),
         cross_validation=choice.cross_validation,
-        covariance=covariance,
+        covariance=end.covariance,
         unusual=unusual,
     )
 
@@ -158,14 +161,68 @@ class _Choice(NamedTuple):
     cross_validation: SparsityPath | None = None
 
 
-def _refit(
-    session: Session,
-    clients: StandardizedClients,
-    selected: SelectedFeatures,
-    path: EliminationPath,
-    choice: _Choice,
-) -> RefittedModel:
+class _Start(NamedTuple):
+    """What stages 1 and 2 find on all rows, and stage 3 if C is known by then."""
+
+    stats: StandardizationStats
+    clients: StandardizedClients
+    selected: SelectedFeatures
+    path: EliminationPath | None = None
+
+
+def _begin(session: Session, rows: Transport, size: InitialSize | None) -> _Start:
+    """Run the stages that need no choice, on all rows; with all features there is no path."""
+    settings = session.settings
+    stats = standardization_stats(session, rows)
+    clients = StandardizedClients(session.clients, stats.standardization)
+    if size is None:
+        return _Start(stats, clients, SelectedFeatures(all_features(clients), {}, 0))
+
+    selected = select_features(session, clients, size, settings.parameters.rounds)
+    path = None
+    if len(settings.strengths) == 1:
+        ridge = settings.selection_ridge(settings.C)
+        path = eliminate_backwards(session, clients, selected.model, ridge)
+    if settings.is_cross_validated:
+        clients = clients.without_table()  # beside the tables of the folds
+    return _Start(stats, clients, selected, path)
+
+
+class _End(NamedTuple):
+    """What stages 5 and 6 find."""
+
+    table: Array
+    intercepts: Array | None
+    covariance: Covariance | None
+    history: dict[str, Array]
+
+
+def _conclude(session: Session, rows: Transport, start: _Start, choice: _Choice) -> _End:
+    """Refit the model that was chosen; then ask for its errors and its intercepts together."""
+    settings = session.settings
+    polish = settings.parameters.polish or settings.parameters.sparsity == "all"
+    refitted = _refit(session, start, choice, polish)
+    last: list[Any] = [
+        partial(_in_original_units, rows=rows, stats=start.stats, model=refitted.model)
+    ]
+    if polish and not settings.coefficients_only:
+        covariance_of = partial(
+            coefficient_covariance,
+            clients=start.clients,
+            model=refitted.model,
+            stats=start.stats,
+            ridge=settings.ridge(choice.C),
+        )
+        last.insert(0, covariance_of)
+    *covariances, (table, intercepts) = session.together(last)
+    covariance = covariances[0] if covariances else None
+    return _End(table, intercepts, covariance, refitted.history)
+
+
+def _refit(session: Session, start: _Start, choice: _Choice, polish: bool) -> RefittedModel:
     """Return the refit of the model of a path; of its largest entries where that is much better.
+
+    Without a choice of features it is the refit of all of them.
 
     Models of fewer features than the rounds select have a higher loss. By how much is foreseen by
     the quadratic of the path, which is wrong where a feature that it removes holds classes apart,
@@ -173,13 +230,24 @@ def _refit(
     FedGradMP prunes by size, which is right there.
     """
     settings = session.settings
-    ridge = settings.ridge(choice.C)
-    history = selected.history
+    clients = start.clients
+    history = start.selected.history
     unit = clients.standardization.target_unit**2
+    refitted = partial(
+        refit_model,
+        session,
+        clients,
+        history=history,
+        ridge=settings.ridge(choice.C),
+        polish=polish,
+    )
+    if not history:
+        return refitted(start.selected.model)
 
-    def refitted(model: SparseModel) -> RefittedModel:
-        return refit_model(session, clients, model, history, ridge, settings.parameters.polish)
-
+    path = start.path
+    if path is None:
+        ridge = settings.selection_ridge(choice.C)
+        path = eliminate_backwards(session, clients, start.selected.model, ridge)
     model = path.model(choice.sparsity, settings.path_ridge(choice.C))
     null, last_round = history["objective"][[0, -1]] * unit
     promised = path.loss_of(model) * unit
@@ -202,35 +270,6 @@ def _refit(
     return found
 
 
-def _fit_all_features(session: Session, n_features: int) -> FittedModel:
-    """Run stages 1, 5 and 6 on all features, and stage 4 if C is chosen."""
-    rows = session.clients.transport()
-    stats = standardization_stats(session, rows)
-
-    clients = StandardizedClients(session.clients, stats.standardization)
-    choice = _choose(session, rows, stats, [n_features], None)
-
-    model = all_features(clients)
-    ridge = session.settings.ridge(choice.C)
-    refitted = refit_model(session, clients, model, {}, ridge, polish=True)
-    covariance = _covariance(session, clients, stats, refitted.model, ridge)
-    table, intercepts = _in_original_units(session, rows, stats, refitted.model)
-    unusual = compare_units(session, rows, stats)
-    return FittedModel(
-        table=table,
-        intercepts=intercepts,
-        is_constant=stats.is_constant,
-        sparsity=n_features,
-        C=choice.C,
-        method="all",
-        n_rounds=0,
-        history=with_total_costs(refitted.history, session.totals),
-        cross_validation=choice.cross_validation,
-        covariance=covariance,
-        unusual=unusual,
-    )
-
-
 def _fit_with_noise(session: Session, sparsity: int) -> FittedModel:
     """Run stage 2 alone, in the units of the data: all other stages need exact sums."""
     stats = unstandardized(session.settings)
@@ -246,49 +285,6 @@ def _fit_with_noise(session: Session, sparsity: int) -> FittedModel:
         n_rounds=selected.n_rounds,
         history=selected.history,
     )
-
-
-def _choose(
-    session: Session,
-    rows: Transport,
-    stats: StandardizationStats,
-    grid: Sequence[int],
-    size: InitialSize | None,
-) -> _Choice:
-    """Return the sparsity and the C of a fit, by cross-validation if one of them is to be chosen.
-
-    Parameters
-    ----------
-    session : Session
-        The fit.
-    rows : Transport
-        All rows, in the units of the data.
-    stats : StandardizationStats
-        What stage 1 found.
-    grid : sequence of int
-        The sparsities to choose from.
-    size : InitialSize or None
-        How a path begins; None for all features.
-    """
-    settings = session.settings
-    if not settings.is_cross_validated:
-        return _Choice(grid[0], settings.C)
-    path = cross_validate(session, rows, grid, size, stats.standardization.target_unit)
-    return _Choice(path.chosen, path.chosen_C, path)
-
-
-def _covariance(
-    session: Session,
-    clients: StandardizedClients,
-    stats: StandardizationStats,
-    model: SparseModel,
-    ridge: float,
-) -> Covariance | None:
-    """Return the covariance of a refitted model, unless coefficients are all that is wanted."""
-    settings = session.settings
-    if settings.coefficients_only:
-        return None
-    return coefficient_covariance(session, clients, model, stats, ridge)
 
 
 def _in_original_units(

@@ -102,7 +102,7 @@ def take_newton_steps(
         MOST_CYCLES * (NEWTON_STEPS + 1),
         state=state,
         history=History(objective_on=0),
-        callbacks=is_over,
+        stops=is_over,
     )
     end = result.state
     has_converged = _has_converged(end, ridge, n, tolerance)

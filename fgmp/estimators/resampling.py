@@ -23,7 +23,7 @@ from ..data import ProblemInfo
 from ..method import Call, Method, Transport
 from ..sparse_model import Array, IndexArray
 from ..updates import Message, Update
-from .clients import FitClients, Fold, Standardization
+from .clients import FitClients, Fold, Found, Standardization
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +77,10 @@ class ResampledClients:
     def absent(self) -> list[str]:
         """Names of the clients that did not answer the last time."""
         return self.clients.absent
+
+    def together(self, tasks: Sequence[Callable[[], Found]]) -> list[Found]:
+        """Return what tasks return, whose questions may travel in the same messages."""
+        return self.clients.together(tasks)
 
     def transport(
         self, standardization: Standardization | None = None, fold: Fold | None = None

@@ -8,7 +8,7 @@ path. Cross-validation selects one of them.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import ceil, isnan, nan
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from .._support.optional import needs
 from .._support.warnings import advise_once
 from ..fedgradmp import FedGradMP
 from ..method import Method, Transport
-from ..recording import Run
+from ..recording import Callback
 from ..run.callbacks import stop_when_stalled
 from ..selection import Selection
 from ..shared_support.elimination import backwards
@@ -383,7 +383,8 @@ def select_features(
         rounds,
         cohort_size=cohort_size,
         state=state,
-        callbacks=_callbacks(session, clients),
+        callbacks=[_report_to(session, clients)],
+        stops=None if settings.is_private else _stall(settings),
     )
 
     # If the start is the best on record, the last model is taken: a path is to have features, and
@@ -433,17 +434,16 @@ def _shared_support(settings: FitSettings, n_features: int) -> SharedSupportGrad
     )
 
 
-def _callbacks(session: Session, clients: StandardizedClients) -> list[Any]:
-    """Return the callbacks of the rounds: a report, and a stop unless noise hides objectives."""
+def _stall(settings: FitSettings) -> Callback:
+    """Return the callback that ends rounds that stall; noise hides objectives, and has none."""
+    return stop_when_stalled(_STALLED_ROUNDS, improvement=settings.parameters.tol)
+
+
+def _report_to(session: Session, clients: StandardizedClients) -> Callback:
+    """Return the callback that reports rounds."""
     words = "all rows" if clients.fold is None else f"without {clients.fold}"
     unit = clients.standardization.target_unit**2
-
-    def report(run: Run) -> None:
-        session.report(words, run, unit)
-
-    if session.settings.is_private:
-        return [report]
-    return [report, stop_when_stalled(_STALLED_ROUNDS, improvement=session.settings.parameters.tol)]
+    return lambda run: session.report(words, run, unit)
 
 
 # Stage 3: backward elimination.
@@ -500,16 +500,27 @@ def support_state(settings: FitSettings, model: SparseModel) -> SupportState:
 # Stage 4: model selection.
 
 
-def cross_validate(
+def folds_of(session: Session) -> Sequence[Fold | GroupFold]:
+    """Return the folds of a fit, of rows or of clients; none if nothing is chosen.
+
+    Raises
+    ------
+    ValueError
+        If no client has rows for two folds, or there are too few clients for folds of these.
+    """
+    if not session.settings.is_cross_validated:
+        return []
+    return _group_folds(session) if session.settings.folds == "groups" else _row_folds(session)
+
+
+def score_path(
     session: Session,
     clients: Transport,
     grid: Sequence[int],
-    size: InitialSize | None,
+    fitted: Sequence["FoldModels"],
     target_unit: float,
 ) -> SparsityPath:
     """Return the held-out losses of each sparsity and each C to choose from.
-
-    Units, features and models of a fold come from the other rows alone.
 
     Parameters
     ----------
@@ -519,25 +530,22 @@ def cross_validate(
         All rows, in their own units.
     grid : sequence of int
         The sparsities, increasing.
-    size : InitialSize or None
-        How the path of each fold begins; None is the model of all features.
+    fitted : sequence of FoldModels
+        Of each fold the models that `fit_without` it has found.
     target_unit : float
         The unit in which losses are sent is its square.
 
     Raises
     ------
     ValueError
-        If no client has rows for two folds, there are too few clients for folds of these, or the
-        rows of no fold leave anything to learn.
+        If the rows of no fold leave anything to learn.
     """
     settings = session.settings
     info = settings.info
-    folds = group_folds(session) if settings.folds == "groups" else row_folds(session)
-    fitted = [_fit_without(session, fold, grid, size) for fold in folds]
+    n_folds = len(fitted)
     if not any(models.has_learnt for models in fitted):
         raise ValueError(
-            f"n_folds is {len(folds)}, and no fold leaves rows to learn from; expected more of "
-            "either"
+            f"n_folds is {n_folds}, and no fold leaves rows to learn from; expected more of either"
         )
 
     # Clients that hold out nothing return zeros.
@@ -546,7 +554,7 @@ def cross_validate(
     if settings.folds == "groups":
         # By the ids of clients, of which a resample lacks some.
         of_ids = np.full(max(info.client_ids) + 1, -1)
-        of_ids[list(info.client_ids)] = deal_clients(len(info.n_rows), len(folds), session.seed)
+        of_ids[list(info.client_ids)] = deal_clients(len(info.n_rows), n_folds, session.seed)
         client_folds = tuple(of_ids.tolist())
     else:
         holds_out = _folds_by_client(session) > 0
@@ -558,7 +566,7 @@ def cross_validate(
     coefficients = [SparseModel.of(table[1:]) for table in tables]
     unit = target_unit**2
     method = HeldOutLosses(
-        n_folds=len(folds),
+        n_folds=n_folds,
         n_models=len(fitted[0].tables),
         seed=session.seed,
         min_rows=session.clients.min_rows,
@@ -595,7 +603,7 @@ def _per_square(settings: FitSettings, shares: Array) -> float:
     return 1 / settings.n_counted
 
 
-def group_folds(session: Session) -> list[GroupFold]:
+def _group_folds(session: Session) -> list[GroupFold]:
     """Return folds of whole clients, or raise a ValueError if there are too few clients."""
     settings = session.settings
     n_clients = len(settings.info.n_rows)
@@ -610,7 +618,7 @@ def group_folds(session: Session) -> list[GroupFold]:
     return [GroupFold(number, n_folds, client_folds) for number in range(n_folds)]
 
 
-def row_folds(session: Session) -> list[Fold]:
+def _row_folds(session: Session) -> list[Fold]:
     """Return folds of rows; raise a ValueError if no client holds out any, and warn if few do."""
     min_rows = session.clients.min_rows
     folds_by_client = _folds_by_client(session)
@@ -684,7 +692,7 @@ class FoldModels(NamedTuple):
     has_learnt: bool
 
 
-def _fit_without(
+def fit_without(
     session: Session, fold: Fold | GroupFold, grid: Sequence[int], size: InitialSize | None
 ) -> FoldModels:
     """Run stages 1 to 3 on the rows outside of a fold."""
@@ -712,13 +720,12 @@ def _paths(
 ) -> list[EliminationPath]:
     """Return a path for each C; of a quadratic loss one path has the models of all of them."""
     settings = session.settings
+    path_of = partial(eliminate_backwards, clients=clients, model=model)
     if settings.is_quadratic:
         ridge = settings.selection_ridge(settings.C)
-        return [eliminate_backwards(session, clients, model, ridge)] * len(settings.strengths)
-    return [
-        eliminate_backwards(session, clients, model, settings.selection_ridge(C))
-        for C in settings.strengths
-    ]
+        return [path_of(session, ridge=ridge)] * len(settings.strengths)
+    ridges = map(settings.selection_ridge, settings.strengths)
+    return session.together([partial(path_of, ridge=ridge) for ridge in ridges])
 
 
 def all_features(clients: StandardizedClients) -> SparseModel:

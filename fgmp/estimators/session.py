@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
+from math import inf
 from typing import Any, NamedTuple
 
 from ..aggregation import Aggregator
 from ..data import Client
 from ..method import Method, Transport
-from ..recording import History, Result, Run
+from ..recording import Callback, History, Result, Run
 from ..shared_support.newton import NewtonOnSupport
-from ..simulation import simulate_part
+from ..simulation import run_round, simulate_part
+from ..updates import Update
 from .client_sums import ClientSums
-from .clients import FitClients
+from .clients import FitClients, Found
 from .groups import preview
 from .settings import FitSettings
 
@@ -34,6 +38,11 @@ def announce_nothing(words: str) -> None:
 
 def report_nothing(words: str, run: Run, unit: float) -> None:
     """Report no progress."""
+
+
+def _never(run: Run) -> bool:
+    """Let a run go on."""
+    return False
 
 
 def stage_in_words(method: Method) -> str:
@@ -94,6 +103,33 @@ class Sent(NamedTuple):
     bytes_down: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class _BesideRounds(History):
+    """A history whose questions travel with those of the next round, where one follows for certain.
+
+    Attributes
+    ----------
+    together : callable
+        As `FitClients.together`.
+    stops : callable (run) -> bool
+        What may end the run when an objective is known.
+    """
+
+    together: Callable[[Sequence[Callable[[], Any]]], list[Any]]
+    stops: Callback
+
+    def _objective(self, run: Run, coefficients: Update) -> float | None:
+        """Return the objective of a model, and leave what the next round finds at the run."""
+        ask = partial(super()._objective, run, coefficients)
+        # An objective without bound stops a run if any does.
+        at_worst = replace(run, rows=[*run.rows, {"objective": inf}])
+        if run.progress.round >= run.rounds or self.stops(at_worst):
+            return ask()
+        objective: float | None
+        objective, run.ahead = self.together([ask, partial(run_round, run)])
+        return objective
+
+
 class Session:
     """Exchanges with the clients of one fit, and what these cost together.
 
@@ -149,13 +185,48 @@ class Session:
         other.log = self.log
         return other
 
-    def run(self, method: Method, transport: Transport, rounds: int = 1, **options: Any) -> Result:
+    def together(self, stages: Sequence[Callable[[Session], Found]]) -> list[Found]:
+        """Return what stages find that do not wait for one another, in their order.
+
+        Over a network the questions of all of them travel in the same messages.
+        """
+        before = Counter(self.totals)
+        parts = [self.with_clients(self.clients, self.settings) for _ in stages]
+        for part in parts:
+            part.totals = Counter(before)
+            part.log = []
+        tasks = [partial(stage, part) for stage, part in zip(stages, parts, strict=True)]
+        found = self.clients.together(tasks)
+        for part in parts:
+            self.totals.update({name: part.totals[name] - before[name] for name in TOTALS})
+            self.log += part.log
+        return found
+
+    def run(
+        self,
+        method: Method,
+        transport: Transport,
+        rounds: int = 1,
+        *,
+        callbacks: Sequence[Callback] = (),
+        stops: Callback | None = None,
+        **options: Any,
+    ) -> Result:
         """Run a method and add up its cost; raise a RuntimeError if no client answered.
 
         Its own warnings are suppressed, because an estimator gives its advice once, at the end.
+
+        Parameters
+        ----------
+        method, transport, rounds, callbacks, **options
+            As of `fgmp.simulate`.
+        stops : Callback, optional
+            The one callback that may end the run: by its objectives alone, if it records any.
         """
         self.announce(stage_in_words(method))
         began = datetime.now(UTC).isoformat(timespec="seconds").removesuffix("+00:00")
+        history = _BesideRounds(together=self.clients.together, stops=stops or _never)
+        options = {"history": history, "callbacks": [*callbacks, stops or _never], **options}
         result = simulate_part(
             method, transport, rounds, rng=self.seed, aggregator=self.aggregator, **options
         )

@@ -54,7 +54,16 @@ from ..run.serialization import from_json, from_wire, to_wire
 from ..simulation import LocalClients
 from ..sparse_model import Array, SparseModel, dense
 from ..updates import Rejected
-from .records import FLOWER, Fields, arrays_of, content_of, fields_of
+from .records import (
+    FLOWER,
+    SEVERAL,
+    Fields,
+    arrays_of,
+    content_of,
+    content_of_parts,
+    fields_of,
+    parts_of,
+)
 
 Load = Callable[[Any, Mapping[str, Any]], tuple[Any, Any]]
 Introduce = Callable[[Any, Mapping[str, Any]], Mapping[str, str]]
@@ -62,9 +71,13 @@ Introduce = Callable[[Any, Mapping[str, Any]], Mapping[str, str]]
 # Two computations of the same weight, at the server and at the client, may differ by this share.
 _ROUNDING = 1e-9
 
-# What of the first question of a run a client keeps, and where its state of a secure sum is.
+# What of the first question of a run a client keeps, and where: by the names of runs, and, beside
+# its key, of the sessions of secure sums.
 _RUN_FIELDS = ("run", "method", "loss", "settings", "dtype")
-_SECURE_STATE = "fgmp.secure"
+_RUN = "fgmp.run."
+_ARRAYS = "fgmp.arrays."
+_SESSION = "fgmp.session."
+_KEY = "fgmp.key"
 
 
 class PublicError(ValueError):
@@ -179,7 +192,16 @@ class Site:
     introduce: Introduce | None = None
 
     def answer(self, content: Any, context: Any) -> Any:
-        """Return the content of the reply to a question."""
+        """Return the content of the reply to a question, or to several in one message."""
+        questions = [content]
+        if fields_of(content)["ask"] == SEVERAL:
+            questions = parts_of(content)
+        replies = [self._answer(question, context) for question in questions]
+        _forget_runs(context, {fields_of(question).get("run") for question in questions})
+        return content_of_parts(replies)
+
+    def _answer(self, content: Any, context: Any) -> Any:
+        """Return the content of the reply to one question."""
         question = fields_of(content)
         if question["ask"] == "who":
             return self._introduction(question, context)
@@ -190,9 +212,9 @@ class Site:
 
         if "method" in question:  # the first question of a run brings the run
             run = {name: question[name] for name in _RUN_FIELDS}
-            context.state["fgmp"] = content_of(run)["fgmp"]
-            context.state["arrays"] = content["arrays"]
-        if fields_of(context.state).get("run") != question["run"]:
+            context.state[_RUN + run["run"]] = content_of(run)["fgmp"]
+            context.state[_ARRAYS + run["run"]] = content["arrays"]
+        if _RUN + question["run"] not in context.state:
             return content_of({"unknown": question["run"]})
 
         if "trip" in question:
@@ -228,7 +250,7 @@ class Site:
 
     def _compute(self, question: Fields, content: Any, context: Any) -> _Computed:
         """Compute the update of an exchange, or the objective."""
-        method, client = self._prepare(context, int(question["key"]))
+        method, client = self._prepare(context, question["run"], int(question["key"]))
         message = from_wire(arrays_of(content["message"]), client.info.model_shape)
         n_rows = client.info.n_rows[0]
         # A method may diverge: the server rejects an update that is not finite.
@@ -238,10 +260,11 @@ class Site:
             call = _call_of(question, method)
             return _Computed(client.run_clients(call, message, np.array([0]))[0], n_rows)
 
-    def _prepare(self, context: Any, client_id: int) -> tuple[Method, LocalClients]:
-        """Return the method of the run, and this client alone, prepared for it."""
-        run = fields_of(context.state)
-        method: Method = from_json(run["method"], arrays_of(context.state["arrays"]), self.kinds)
+    def _prepare(self, context: Any, name: str, client_id: int) -> tuple[Method, LocalClients]:
+        """Return the method of a run, and this client alone, prepared for it."""
+        run = dict(context.state[_RUN + name])
+        arrays = arrays_of(context.state[_ARRAYS + name])
+        method: Method = from_json(run["method"], arrays, self.kinds)
         rows = self._rows(run, context, method)
         targets = rows.targets
         if targets.dtype.kind == "f":
@@ -275,12 +298,20 @@ class Site:
                 return content_of({"refused": "not_finite"})
 
         reply = getattr(client, trip)(**arguments)
-        kept = {**client.kept, "session": question["session"], "key": client.keys.seed}
-        context.state[_SECURE_STATE] = content_of(kept)["fgmp"]
+        context.state[_KEY] = content_of({"key": client.keys.seed})["fgmp"]
+        context.state[_SESSION + question["session"]] = content_of(client.kept)["fgmp"]
         if trip != "masked_input":
             return content_of({"texts": reply})
         vector, unopened = reply
         return content_of({"unopened": unopened} if unopened else {}, message={"masked": vector})
+
+
+def _forget_runs(context: Any, named: set[Any]) -> None:
+    """Forget the runs that a message does not name, because they are over."""
+    for name in list(context.state):
+        kind = next((kind for kind in (_RUN, _ARRAYS) if name.startswith(kind)), None)
+        if kind is not None and name.removeprefix(kind) not in named:
+            del context.state[name]
 
 
 def _call_of(question: Fields, method: Method) -> Call:
@@ -300,12 +331,13 @@ def _secure_client(question: Fields, context: Any) -> SecAggClient:
 
     Its key lasts as long as the run's state at its node.
     """
-    kept = dict(context.state.config_records.get(_SECURE_STATE, {}))
-    keys = KeyPair(kept.get("key"))
+    state = context.state.config_records
+    keys = KeyPair(state.get(_KEY, {}).get("key"))
     purpose = mask_purpose(question["by"], int(question["total"]))
     if question["trip"] == "advertise_keys":
         return SecAggClient(int(question["position"]), keys, about=purpose)
-    if kept.get("session") != question["session"]:
+    kept = dict(state.get(_SESSION + question["session"], {}))
+    if not kept:
         raise ValueError("session is one that this client has no part in")
     return SecAggClient(kept["position"], keys, kept=kept, about=purpose)
 

@@ -5,8 +5,8 @@ of products.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Literal, TypeVar
 
@@ -37,6 +37,9 @@ _MOST_AXES = 32  # the most that every NumPy since 1.26 has
 _FIELDS = "fgmp"
 _MESSAGE = "message"
 
+# What a message of several questions, or replies, asks.
+SEVERAL = "several"
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -48,15 +51,26 @@ class Reply:
         Numbers and words, of which ``refused`` is the reason why there is no update.
     arrays : mapping of str to ndarray
         The arrays of its message.
+    parts : tuple of Reply
+        The reply to each of several questions in one message.
     """
 
     fields: Fields
     arrays: Mapping[str, Array] = field(default_factory=dict)
+    parts: tuple["Reply", ...] = ()
+
+    def to_each(self, n_questions: int) -> tuple["Reply", ...]:
+        """Return the reply to each of the questions in a message."""
+        if n_questions == 1 or self.fields.get("refused"):
+            return (self,) * n_questions
+        if len(self.parts) != n_questions:
+            return (Reply({"refused": "malformed"}),) * n_questions
+        return self.parts
 
     @property
     def is_refusal(self) -> bool:
-        """Whether it has a reason in place of what was requested."""
-        return "refused" in self.fields
+        """Whether it has a reason in place of what was requested, or of a part of it."""
+        return "refused" in self.fields or any(part.is_refusal for part in self.parts)
 
     @property
     def is_of_unknown_run(self) -> bool:
@@ -81,6 +95,35 @@ def fields_of(content: Any) -> Fields:
     return fields
 
 
+def content_of_parts(contents: Sequence[Any]) -> Any:
+    """Return one RecordDict that holds several; a single one as it is."""
+    if len(contents) == 1:
+        return contents[0]
+    several = content_of({"ask": SEVERAL})
+    for index, content in enumerate(contents):
+        several.update({f"{index}.{name}": record for name, record in content.items()})
+    return several
+
+
+def parts_of(content: Any) -> list[Any]:
+    """Return what `content_of_parts` has put into one RecordDict of several.
+
+    Raises
+    ------
+    ValueError
+        If the parts are not numbered from 0.
+    """
+    parts: dict[str, Any] = {}
+    for name, record in content.items():
+        index, is_of_part, name_of_record = name.partition(".")
+        if is_of_part:
+            parts.setdefault(index, content_of({}))[name_of_record] = record
+    numbers = [str(index) for index in range(len(parts))]
+    if set(parts) != set(numbers):
+        raise ValueError("parts are not numbered from 0")
+    return [parts[number] for number in numbers]
+
+
 def reply_of(content: Any, most_bytes: int) -> Reply:
     """Return the reply in a RecordDict that a client sent.
 
@@ -92,8 +135,11 @@ def reply_of(content: Any, most_bytes: int) -> Reply:
     n_bytes = _bytes_in(content)
     if n_bytes > most_bytes:
         raise ValueError(f"the reply has {n_bytes} bytes; expected at most {most_bytes}")
-    message = content.array_records.get(_MESSAGE, {})
-    return Reply(dict(fields_of(content)), arrays_of(message))
+    *parts, message = (
+        Reply(dict(fields_of(part)), arrays_of(part.array_records.get(_MESSAGE, {})))
+        for part in (*parts_of(content), content)
+    )
+    return replace(message, parts=tuple(parts))
 
 
 def parse_reply(reply: Reply, parse: Callable[[Reply], Parsed]) -> Parsed | Rejected:

@@ -11,8 +11,9 @@ import copy
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -28,7 +29,8 @@ from ..run.serialization import from_wire, to_json, to_wire
 from ..sparse_model import Array, IndexArray, SparseModel
 from ..updates import Message, Rejected
 from .mailbox import Mailbox
-from .records import Fields, Reply, content_of, parse_reply, printable
+from .meeting import Meeting
+from .records import Fields, Reply, content_of, content_of_parts, parse_reply, printable
 from .secure import AlterUpload, AskingTransport, SecureSession
 
 _PAUSE = 0.25  # seconds between two looks at how many nodes have come
@@ -135,6 +137,7 @@ class OverFlower(AskingTransport):
         check_number("wait_for", wait_for, at_least=0)
 
         self._mailbox = Mailbox(grid)
+        self._meeting = Meeting(self._ask_together)
         self._run: dict[str, str] = {}  # of the method: what the first question of a run brings
         self._arrays: Mapping[str, Array] = {}
         self._knows_run: set[int] = set()  # indices of the clients that have received it
@@ -310,55 +313,110 @@ class OverFlower(AskingTransport):
     def ask_each(
         self, call: Call | None, message: Message | None, questions: Mapping[int, Fields]
     ) -> dict[int, Reply]:
-        """Send a question to clients, and return their replies, as `AskingTransport` says."""
-        base = self._base_question(call)
-        arrays = {} if message is None else to_wire(message)
-        n_numbers = 1 if call is None else prod(call.update_spec.shape)
-        most_bytes = (
-            _BYTES_OF_WORDS + _BYTES_OF_ENTRY * n_numbers + _BYTES_OF_SHARE * len(questions)
-        )
-        message_type = _MESSAGE_TYPES[base["ask"]]
+        """Send a question to clients, and return their replies, as `AskingTransport` says.
 
-        def poll(indices: Iterable[int]) -> dict[int, Reply]:
-            contents = {
-                self.nodes[index]: self._content(index, base, questions[index], arrays)
-                for index in indices
-            }
-            replies = self._mailbox.poll(message_type, contents, self.deadline, most_bytes)
-            return {index: replies[self.nodes[index]] for index in indices}
-
-        replies = poll(questions)
-        # A node that was restarted knows nothing of the run: it receives the run again, once.
-        restarted = [index for index, reply in replies.items() if reply.is_of_unknown_run]
-        self._knows_run = (self._knows_run | set(questions)) - set(restarted)
-        if restarted:
-            repeated = poll(restarted)
-            replies |= repeated
-            self._knows_run = self._knows_run | {
-                index for index, reply in repeated.items() if not reply.is_of_unknown_run
-            }
+        It travels with the questions of all other tasks that run `together`.
+        """
+        replies: dict[int, Reply] = self._meeting.ask(_Asked(self, call, message, questions))
         return replies
 
-    def _base_question(self, call: Call | None) -> dict[str, Any]:
-        """Return what the question holds for every client."""
-        if call is None:
-            return {"ask": "objective", "run": self._run["run"]}
-        return {
-            "ask": "answer",
-            "run": self._run["run"],
-            "seed": str(call.streams.seed),
-            "round": call.round,
-            "exchange": call.exchange_index,
-        }
+    def together(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Return what tasks return, whose questions travel in the same messages."""
+        return self._meeting.together(tasks)
 
-    def _content(
-        self, index: int, base: Fields, question: Fields, arrays: Mapping[str, Array]
-    ) -> Any:
+    def _ask_together(self, asked: Sequence[_Asked]) -> list[dict[int, Reply]]:
+        """Send several questions to clients in one message to each, and return the replies."""
+        replies = self._poll_together(asked, [list(one.questions) for one in asked])
+        # A node that was restarted knows nothing of the runs: it receives them again, once.
+        restarted = []
+        for one, of_one in zip(asked, replies, strict=True):
+            unknown = [index for index, reply in of_one.items() if reply.is_of_unknown_run]
+            transport = one.transport
+            transport._knows_run = (transport._knows_run | set(of_one)) - set(unknown)
+            restarted.append(unknown)
+        if any(restarted):
+            again = self._poll_together(asked, restarted)
+            for one, of_one, repeated in zip(asked, replies, again, strict=True):
+                of_one |= repeated
+                known = [index for index in repeated if not repeated[index].is_of_unknown_run]
+                one.transport._knows_run = one.transport._knows_run | set(known)
+        return replies
+
+    def _poll_together(
+        self, asked: Sequence[_Asked], indices: Sequence[Sequence[int]]
+    ) -> list[dict[int, Reply]]:
+        """Send questions to some of their clients, and return the reply to each of them."""
+        parts: dict[int, list[int]] = {}  # of each client which questions it is sent
+        for number, of_question in enumerate(indices):
+            for index in of_question:
+                parts.setdefault(index, []).append(number)
+        contents = {
+            self.nodes[index]: content_of_parts([asked[number].content(index) for number in of])
+            for index, of in parts.items()
+        }
+        kinds = {_MESSAGE_TYPES[one.ask] for one in asked}
+        kind = kinds.pop() if len(kinds) == 1 else _MESSAGE_TYPES["answer"]
+        most_bytes = sum(one.most_bytes for one in asked)
+        arrived = self._mailbox.poll(kind, contents, self.deadline, most_bytes)
+
+        def reply_to(number: int, index: int) -> Reply:
+            of = parts[index]
+            return arrived[self.nodes[index]].to_each(len(of))[of.index(number)]
+
+        return [
+            {index: reply_to(number, index) for index in of_question}
+            for number, of_question in enumerate(indices)
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """A question to clients: their updates in an exchange, their objectives, or a trip of a sum.
+
+    Attributes
+    ----------
+    transport : OverFlower
+        Prepared for a method.
+    call, message, questions
+        As of `AskingTransport.ask_each`.
+    """
+
+    transport: OverFlower
+    call: Call | None
+    message: Message | None
+    questions: Mapping[int, Fields]
+
+    @property
+    def most_bytes(self) -> int:
+        """The most bytes of a reply."""
+        n_numbers = 1 if self.call is None else prod(self.call.update_spec.shape)
+        return _BYTES_OF_WORDS + _BYTES_OF_ENTRY * n_numbers + _BYTES_OF_SHARE * len(self.questions)
+
+    @property
+    def ask(self) -> str:
+        """What is asked, in a word."""
+        return "objective" if self.call is None else "answer"
+
+    @cached_property
+    def _arrays(self) -> Mapping[str, Array]:
+        """The message as arrays."""
+        return {} if self.message is None else to_wire(self.message)
+
+    def content(self, index: int) -> Any:
         """Return the content for one client, with the run if the client does not know it."""
-        fields = {**base, "key": index, **question}
-        if index in self._knows_run:
-            return content_of(fields, message=arrays)
-        return content_of(fields | self._run, message=arrays, arrays=self._arrays)
+        transport = self.transport
+        fields = {"ask": self.ask, "run": transport._run["run"], "key": index}
+        if self.call is not None:
+            fields |= {
+                "seed": str(self.call.streams.seed),
+                "round": self.call.round,
+                "exchange": self.call.exchange_index,
+            }
+        fields |= self.questions[index]
+        if index in transport._knows_run:
+            return content_of(fields, message=self._arrays)
+        fields |= transport._run
+        return content_of(fields, message=self._arrays, arrays=transport._arrays)
 
 
 @dataclass(frozen=True)

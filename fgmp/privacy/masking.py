@@ -122,7 +122,9 @@ class _BeginAnew(Exception):
 
 @dataclass
 class Sessions:
-    """What outlasts a sum, of one run: the session of the sum before, and keys.
+    """What outlasts a sum, of one run: sessions that have sums left, and keys.
+
+    Each of several sums that are made at the same time takes a session of its own.
 
     Attributes
     ----------
@@ -131,37 +133,37 @@ class Sessions:
         many after one that was used up.
     key_pairs : dict of int to KeyPair
         Of clients on this machine, by their id.
-    clients : dict of int to SecAggClient
-        The clients on this machine, by their position in the session.
+    clients : dict of (str, int) to SecAggClient
+        The clients on this machine, by the name of a session and their position in it.
     """
 
     n_sums: int = MOST_SUMS
     key_pairs: dict[int, KeyPair] = field(default_factory=dict)
-    clients: dict[int, SecAggClient] = field(default_factory=dict)
-    _session: "_Session | None" = None
-    _identity: Hashable = None
+    clients: dict[tuple[str, int], SecAggClient] = field(default_factory=dict)
+    _kept: dict[Hashable, list["_Session"]] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[type["Sessions"], tuple[()]]:
         """A copy, or a pickle, begins anew: keys are written nowhere."""
         return Sessions, ()
 
     def take(self, identity: Hashable) -> "_Session | None":
-        """Return the session of the sum before if it is one of the same clients, and forget it."""
-        session = self._session if self._identity == identity else None
-        self._session = None
-        return session
+        """Return a session of the same clients that has sums left, and forget it."""
+        kept = self._kept.get(identity)
+        return kept.pop() if kept else None
 
     def keep(self, identity: Hashable, session: "_Session") -> None:
-        """Keep a session for the next sum, unless it is used up."""
+        """Keep a session for another sum, unless it is used up."""
         if session.number < session.n_sums:
-            self._identity = identity
-            self._session = session
+            self._kept.setdefault(identity, []).append(session)
         else:
             self.n_sums = min(2 * session.n_sums, MOST_SUMS)
+            for position in session.senders:
+                self.clients.pop((session.name, position), None)
 
     def end(self) -> None:
-        """Forget the session: something went wrong, and the next one is for a single sum."""
-        self._session = None
+        """Forget all sessions: something went wrong, and the next one is for a single sum."""
+        self._kept.clear()
+        self.clients.clear()
         self.n_sums = 1
 
 
@@ -210,9 +212,10 @@ def masked_sum(
                 continue
             if request.trip == "advertise_keys":
                 pair = sessions.key_pairs.setdefault(ids[position], KeyPair())
-                clients[position] = SecAggClient(position, pair, about=about)
-            clients[position].vector = vectors[position]
-            replies[position] = getattr(clients[position], request.trip)(**arguments)
+                clients[request.session, position] = SecAggClient(position, pair, about=about)
+            client = clients[request.session, position]
+            client.vector = vectors[position]
+            replies[position] = getattr(client, request.trip)(**arguments)
         return replies
 
     return sum_under_masks(
