@@ -11,7 +11,8 @@ import pytest
 from scipy.sparse.csgraph import connected_components
 
 from fgmp.privacy import secagg_client
-from fgmp.privacy.masking import Sessions, TooFewClients, masked_sum
+from fgmp.privacy.ledger import Ledger
+from fgmp.privacy.masking import Sessions, TooFewClients, masked_sum, sum_under_masks
 from fgmp.privacy.neighbours import (
     COLLUDING,
     SECURITY,
@@ -38,12 +39,12 @@ class Cohort:
             client.vector = SECRET_VECTOR if i == VICTIM else np.full(3, i, np.uint64)
         self.opened_keys = {}  # of the victim's pairs: opened in any sum
 
-    def begin(self, n_sums=4):
+    def begin(self):
         advertised = [client.advertise_keys() for client in self.clients]
         self.keys = [text for texts in advertised for text in texts]
         self.positions = list(range(N))
         self.texts = [
-            client.share_keys(self.positions, self.keys, THRESHOLD, n_sums)
+            client.share_keys(self.positions, self.keys, THRESHOLD)
             for client in self.clients
         ]
 
@@ -56,9 +57,9 @@ class Cohort:
             uploads[i] = self.clients[i].masked_input(number, *first)[0]
         return uploads
 
-    def unmask(self, number, uploaded, asked):
+    def unmask(self, uploaded, asked):
         """Return the secrets that the shares of those asked combine to, by position."""
-        opened = {i: self.clients[i].unmask(number, uploaded) for i in asked}
+        opened = {i: self.clients[i].unmask(uploaded) for i in asked}
         numbers = [i + 1 for i in asked]
         return [combine_shares(numbers, [opened[i][of] for i in asked]) for of in range(N)]
 
@@ -72,7 +73,9 @@ class Cohort:
 
     def without_known_masks(self, upload, self_mask_seed, number):
         """Return the victim's upload less its self-mask and every mask that was ever opened."""
-        plain = upload - self_mask(self_mask_seed, upload)
+        plain = upload.copy()
+        if self_mask_seed is not None:
+            plain -= self_mask(self_mask_seed, upload)
         for other, key in self.opened_keys.items():
             mask = mask_of(secagg_client.first_mask_key(key, b""), upload, number)
             plain = plain - mask if other > VICTIM else plain + mask
@@ -97,9 +100,9 @@ class OneKey(SecAggClient):
         keys = super()._pair_keys(other, nonce, public)
         return keys._replace(later_masks=secagg_client.first_mask_key(keys.first_masks, b""))
 
-    def unmask(self, number, uploaded):
-        shares = super().unmask(number, uploaded)
-        self.kept["n_sums"] = 4
+    def unmask(self, uploaded):
+        shares = super().unmask(uploaded)
+        self.kept["is_whole"] = True
         return shares
 
 
@@ -110,11 +113,11 @@ def test_the_secret_of_a_lost_client_opens_nothing_of_another_session(kind):
     others = [i for i in range(N) if i != VICTIM]
     cohort.begin()
     cohort.upload(0, others)
-    cohort.learn_first_keys(cohort.unmask(0, others, others)[VICTIM])
+    cohort.learn_first_keys(cohort.unmask(others, others)[VICTIM])
 
     cohort.begin()
     uploads = cohort.upload(0)
-    seeds = cohort.unmask(0, cohort.positions, cohort.positions[:THRESHOLD])
+    seeds = cohort.unmask(cohort.positions, cohort.positions[:THRESHOLD])
     found = cohort.without_known_masks(uploads[VICTIM], seeds[VICTIM], 0)
     assert (found == SECRET_VECTOR).all() == (kind is SameMasks)
 
@@ -126,22 +129,18 @@ def test_the_secret_of_a_lost_client_opens_nothing_of_another_sum_of_its_session
     others = [i for i in range(N) if i != VICTIM]
     cohort.begin()
     cohort.upload(0)
-    cohort.learn_first_keys(cohort.unmask(0, others, others)[VICTIM])
+    cohort.learn_first_keys(cohort.unmask(others, others)[VICTIM])
     if kind is SecAggClient:
         for client in others:
-            with pytest.raises(ValueError, match="number is 1; expected sums one after another"):
+            with pytest.raises(ValueError, match="number is 1; .* and a first sum of everybody"):
                 cohort.upload(1, [client])
-        # Nor would the keys fit, had the victim itself uploaded.
-        cohort.clients[VICTIM].kept["is_open"] = True
-        upload = cohort.upload(1, [VICTIM])[VICTIM]
-        seed = cohort.clients[VICTIM].kept["self_mask_seeds"][1]
-        assert (cohort.without_known_masks(upload, seed, 1) != SECRET_VECTOR).any()
-    else:
-        cohort.clients[VICTIM].kept["is_open"] = True
-        uploads = cohort.upload(1)
-        seeds = cohort.unmask(1, cohort.positions, cohort.positions[:THRESHOLD])
-        found = cohort.without_known_masks(uploads[VICTIM], seeds[VICTIM], 1)
-        assert (found == SECRET_VECTOR).all()
+        with pytest.raises(ValueError, match="number is 1; .* and a first sum of everybody"):
+            cohort.upload(1, [VICTIM])  # which has opened nothing
+    # Only with the naive client do the keys fit, had the victim itself uploaded.
+    cohort.clients[VICTIM].kept["is_whole"] = True
+    upload = cohort.upload(1, [VICTIM])[VICTIM]
+    found = cohort.without_known_masks(upload, None, 1)
+    assert (found == SECRET_VECTOR).all() == (kind is OneKey)
 
 
 def test_a_server_that_asks_for_the_same_sum_twice_gets_one_upload_and_one_opening():
@@ -150,29 +149,70 @@ def test_a_server_that_asks_for_the_same_sum_twice_gets_one_upload_and_one_openi
     cohort.begin()
     cohort.upload(0)
     for number in (0, 1):  # the first one again; the next one before this one is opened
-        with pytest.raises(ValueError, match="expected sums one after another, each opened"):
+        with pytest.raises(ValueError, match="expected increasing numbers, and a first sum"):
             cohort.upload(number, [VICTIM])
-    cohort.unmask(0, cohort.positions, cohort.positions)
+    cohort.unmask(cohort.positions, cohort.positions)
     for uploaded in (cohort.positions, [i for i in cohort.positions if i != VICTIM]):
         with pytest.raises(ValueError, match="expected shares to be opened once"):
-            cohort.clients[0].unmask(0, uploaded)
-    cohort.upload(1)
-    for number in (0, 2):
+            cohort.clients[0].unmask(uploaded)
+    cohort.upload(2)
+    for number in (0, 1, 2):
+        with pytest.raises(ValueError, match="expected increasing numbers"):
+            cohort.upload(number, [VICTIM])
+    for client in cohort.clients:
         with pytest.raises(ValueError, match="expected shares to be opened once"):
-            cohort.clients[0].unmask(number, cohort.positions)
+            client.unmask(cohort.positions)
 
 
-def test_a_server_that_says_of_a_later_sum_that_a_client_is_lost_is_refused():
-    """What takes masks of pairs away exists for the first sum only: the sum has to begin anew."""
+def test_uploads_of_a_later_sum_open_the_sum_of_everybody_and_of_no_others():
+    """All sets of uploads, with all that was ever opened: any but the whole one is noise."""
     cohort = Cohort()
     cohort.begin()
     cohort.upload(0)
-    cohort.unmask(0, cohort.positions, cohort.positions)
-    cohort.upload(1)
-    others = [i for i in range(N) if i != VICTIM]
-    for client in others:
-        with pytest.raises(ValueError, match="expected all of"):
-            cohort.clients[client].unmask(1, others)
+    cohort.unmask(cohort.positions, cohort.positions)
+    for number in (1, 2):
+        uploads = cohort.upload(number)
+        for size in range(1, N + 1):
+            for some in itertools.combinations(range(N), size):
+                found = np.add.reduce([uploads[i] for i in some])
+                vectors = np.add.reduce([cohort.clients[i].vector for i in some])
+                assert (found == vectors).all() == (size == N)
+
+
+def test_the_sum_that_a_late_upload_completes_was_in_the_ledger_before_it_was_asked_for():
+    """A client is late in a later sum. The server, which keeps all uploads, has the sum in the end.
+
+    The sum of the others, beside it, would tell what the client sent: it stays closed.
+    """
+    ledger, sessions = Ledger(), Sessions()
+    rounds = [set(range(N)), set(range(N)), set(range(N)) - {VICTIM}]
+
+    def release(present):
+        return np.array(ledger.choose(present.tolist(), THRESHOLD), int)
+
+    for number, present in enumerate(rounds):
+        clients = sessions.clients
+
+        def trip(request, present=present):
+            replies = {}
+            for position, arguments in request.arguments.items():
+                if position in present:
+                    if request.trip == "advertise_keys":
+                        clients[request.session, position] = SecAggClient(position, KeyPair())
+                    client = clients[request.session, position]
+                    client.vector = np.full(3, position, np.uint64)
+                    replies[position] = getattr(client, request.trip)(**arguments)
+            return replies
+
+        def play(trip=trip):
+            return sum_under_masks(trip, N, THRESHOLD, release, sessions=sessions)
+
+        if number < 2:
+            assert play().uploaded.tolist() == list(range(N))
+        else:
+            with pytest.raises(TooFewClients, match="would tell of single ones"):
+                play()
+    assert ledger.sets == [frozenset(range(N))]
 
 
 def test_a_server_that_tells_two_halves_different_things_never_has_both_secrets():
@@ -184,40 +224,33 @@ def test_a_server_that_tells_two_halves_different_things_never_has_both_secrets(
     for n_told_in in range(1, N):
         cohort = Cohort()
         cohort.begin()
+        seed = cohort.clients[VICTIM].kept["self_mask_seed"]
         cohort.upload(0)
         holders_asked = [VICTIM, *others[: n_told_in - 1]]
         told_out = others[n_told_in - 1 :]
-        shares = {i: cohort.clients[i].unmask(0, cohort.positions)[VICTIM] for i in holders_asked}
-        shares |= {i: cohort.clients[i].unmask(0, others)[VICTIM] for i in told_out}
+        shares = {i: cohort.clients[i].unmask(cohort.positions)[VICTIM] for i in holders_asked}
+        shares |= {i: cohort.clients[i].unmask(others)[VICTIM] for i in told_out}
         assert min(len(holders_asked), len(told_out)) < THRESHOLD
         # And a client that is told that it has no part opens nothing at all.
-        kept = cohort.clients[VICTIM].kept
         numbers = [i + 1 for i in told_out[:THRESHOLD]]
         found = combine_shares(numbers, [shares[i] for i in told_out[:THRESHOLD]])
         is_both = len(holders_asked) >= THRESHOLD and len(told_out) >= THRESHOLD
         assert not is_both
         if len(told_out) < THRESHOLD:
-            assert found not in kept["self_mask_seeds"]
+            assert found != seed
 
 
 def test_what_a_client_gets_again_or_too_late_is_refused():
-    """Another session with old keys, a list without it, more sums than it shared secrets for."""
+    """Another session with old keys, or a list without it."""
     cohort = Cohort()
-    cohort.begin(n_sums=1)
+    cohort.begin()
     client = cohort.clients[0]
     with pytest.raises(ValueError, match="expected this client among them, and once"):
-        client.share_keys(cohort.positions, cohort.keys, THRESHOLD, 1)
-    cohort.upload(0)
-    cohort.unmask(0, cohort.positions, cohort.positions)
-    with pytest.raises(ValueError, match="number is 1; .*up to 1 of them"):
-        cohort.upload(1, [0])
-
+        client.share_keys(cohort.positions, cohort.keys, THRESHOLD)
     old_keys = cohort.keys
     client.advertise_keys()
     with pytest.raises(ValueError, match="another key of this client"):
-        client.share_keys(cohort.positions, old_keys, THRESHOLD, 1)
-    with pytest.raises(ValueError, match="n_sums is 17; expected from 1 to 16"):
-        Cohort().begin(n_sums=17)
+        client.share_keys(cohort.positions, old_keys, THRESHOLD)
 
 
 def test_a_sum_that_is_given_up_begins_anew_and_nothing_of_it_was_opened(monkeypatch):
@@ -226,13 +259,13 @@ def test_a_sum_that_is_given_up_begins_anew_and_nothing_of_it_was_opened(monkeyp
     opened, shared = [], []
     unmask, share_keys = SecAggClient.unmask, SecAggClient.share_keys
 
-    def recorded_unmask(self, number, uploaded):
-        opened.append((number, self.position))
-        return unmask(self, number, uploaded)
+    def recorded_unmask(self, uploaded):
+        opened.append((self.kept["number"], self.position))
+        return unmask(self, uploaded)
 
-    def recorded_share_keys(self, positions, keys, threshold, n_sums):
+    def recorded_share_keys(self, positions, keys, threshold):
         shared.append(self.position)
-        return share_keys(self, positions, keys, threshold, n_sums)
+        return share_keys(self, positions, keys, threshold)
 
     for _ in range(2):
         masked_sum(vectors, THRESHOLD, {}, sessions)
@@ -389,4 +422,4 @@ def test_a_client_with_too_few_neighbours_left_loses_the_round_and_nothing_is_op
     gone = [holder for holder in holders if holder != VICTIM][:70]
     with pytest.raises(TooFewClients):
         masked_sum(vectors, 110, dict.fromkeys(gone, "unmask"), sessions)
-    assert sessions.n_sums == 1
+    assert not sessions.whole

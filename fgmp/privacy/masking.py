@@ -13,17 +13,19 @@ trip                in the papers          what a client sends
 ``unmask``          Unmasking              the shares that take the rest of the masks away
 ==================  =====================  ========================================================
 
-**A session is used for many sums.** The first two trips prepare up to 16 sums, of which each then
-takes two trips: its masks are derived from what two neighbours have agreed on and from its number
-in the session. A session ends as soon as anything goes wrong: somebody does not reply, cannot
-decrypt a share, or must not be in the sum. If that is before anything of a sum was opened, the same
-sum begins anew, in a new session. So clients may be lost in the first sum of a session, and in
-later ones only after they have uploaded.
+**A session is used for many sums.** The first takes all four trips. If everybody is in it, each
+later sum takes one: its masks are derived from what two neighbours have agreed on and from its
+number in the session, and they cancel in the sum of everybody alone. Nothing can remove the mask of
+a pair there, so that no self-mask is needed against a vector that arrives late: it completes a sum
+of the same clients as the first, which the server may know (`releasable` is asked beforehand). A
+session ends as soon as anything goes wrong: somebody does not reply, cannot decrypt a share, or must
+not be in the sum. The same sum then begins anew, in a new session. So clients may be lost in the
+first sum of a session, and in later ones only after they have uploaded.
 
 **No key is ever opened.** In the papers the server learns the key of a client that is lost, and
 with it all masks of its pairs. Here a key lasts as long as a run, and what is shared is made for
-one sum: for each sum the seed of the self-mask, and for the first sum one more secret, the wrapping
-secret. Under that the server holds the seeds of the client's pairs, of the first sum. If the client
+the first sum: the seed of the self-mask, and one more secret, the wrapping secret. Under that the
+server holds the seeds of the client's pairs, of the first sum. If the client
 is lost, its neighbours open the wrapping secret, which tells the masks of that sum and nothing of
 others. They take part in no further sum of that session, and two clients agree on other masks in
 each session, because each adds a nonce of its own.
@@ -46,7 +48,6 @@ import numpy as np
 from ..sparse_model import Array, IndexArray
 from .neighbours import Neighbourhoods
 from .secagg_client import (
-    MOST_SUMS,
     SEED,
     TRIPS,
     KeyPair,
@@ -122,49 +123,32 @@ class _BeginAnew(Exception):
 
 @dataclass
 class Sessions:
-    """What outlasts a sum, of one run: sessions that have sums left, and keys.
+    """What outlasts a sum, of one run: the sessions in which everybody has replied, and keys.
 
-    Each of several sums that are made at the same time takes a session of its own.
+    Sums that are made at the same time may be of one session.
 
     Attributes
     ----------
-    n_sums : int
-        How many sums the next session is for: one after a session that ended early, and twice as
-        many after one that was used up.
     key_pairs : dict of int to KeyPair
         Of clients on this machine, by their id.
     clients : dict of (str, int) to SecAggClient
         The clients on this machine, by the name of a session and their position in it.
+    whole : dict of hashable to _Session
+        The sessions, by whom and what their sums are of.
     """
 
-    n_sums: int = MOST_SUMS
     key_pairs: dict[int, KeyPair] = field(default_factory=dict)
     clients: dict[tuple[str, int], SecAggClient] = field(default_factory=dict)
-    _kept: dict[Hashable, list["_Session"]] = field(default_factory=dict)
+    whole: dict[Hashable, "_Session"] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[type["Sessions"], tuple[()]]:
         """A copy, or a pickle, begins anew: keys are written nowhere."""
         return Sessions, ()
 
-    def take(self, identity: Hashable) -> "_Session | None":
-        """Return a session of the same clients that has sums left, and forget it."""
-        kept = self._kept.get(identity)
-        return kept.pop() if kept else None
-
-    def keep(self, identity: Hashable, session: "_Session") -> None:
-        """Keep a session for another sum, unless it is used up."""
-        if session.number < session.n_sums:
-            self._kept.setdefault(identity, []).append(session)
-        else:
-            self.n_sums = min(2 * session.n_sums, MOST_SUMS)
-            for position in session.senders:
-                self.clients.pop((session.name, position), None)
-
     def end(self) -> None:
-        """Forget all sessions: something went wrong, and the next one is for a single sum."""
-        self._kept.clear()
+        """Forget all sessions, because something went wrong."""
+        self.whole.clear()
         self.clients.clear()
-        self.n_sums = 1
 
 
 def masked_sum(
@@ -264,41 +248,29 @@ def sum_under_masks(
     identity = (cohort, n_clients, threshold, about)
     server = _Server(trip, n_clients, threshold, releasable, about)
 
-    session = sessions.take(identity)
+    session = sessions.whole.get(identity)
     if session is not None:
         try:
-            unmasked = server.sum_in(session)
+            return server.later_sum(session)
         except _BeginAnew:
             sessions.end()
-        except TooFewClients:
-            sessions.end()
-            raise
-        else:
-            _keep_or_end(sessions, identity, session)
-            return unmasked
 
     excluded: frozenset[int] = frozenset()
     while True:
         members = [position for position in range(n_clients) if position not in excluded]
         try:
-            session = server.begin(members, sessions.n_sums)
-            unmasked = server.sum_in(session)
+            session = server.begin(members)
+            unmasked = server.first_sum(session)
         except TooFewClients:
             sessions.end()
             raise
         if not unmasked.excluded:
-            session.is_intact &= not excluded
-            _keep_or_end(sessions, identity, session)
+            if session.is_whole and not excluded:
+                sessions.whole[identity] = session
+            else:
+                sessions.end()
             return unmasked._replace(excluded=excluded)
         excluded |= unmasked.excluded
-
-
-def _keep_or_end(sessions: Sessions, identity: Hashable, session: "_Session") -> None:
-    """Keep a session in which everybody replied to everything."""
-    if session.is_intact:
-        sessions.keep(identity, session)
-    else:
-        sessions.end()
 
 
 @dataclass
@@ -319,11 +291,10 @@ class _Session:
         bytes for each other holder, in their order.
     received : dict of int to list of bytes
         Of each sender the encrypted shares that it has to receive.
-    n_sums : int
-    number : int
-        Of the next sum.
-    is_intact : bool
+    is_whole : bool
         Whether everybody has replied to everything.
+    number : int
+        Of the last sum.
     """
 
     name: str
@@ -332,8 +303,7 @@ class _Session:
     share_threshold: int
     wrapped: dict[int, bytes]
     received: dict[int, list[bytes]]
-    n_sums: int
-    is_intact: bool
+    is_whole: bool
     number: int = 0
 
     def partners(self, position: int) -> list[int]:
@@ -362,7 +332,7 @@ class _Server:
         self.bytes_down = 0
         self.n_messages = 0
 
-    def begin(self, members: list[int], n_sums: int) -> _Session:
+    def begin(self, members: list[int]) -> _Session:
         """Return a new session: AdvertiseKeys and ShareKeys."""
         name = secrets.token_hex(8)
         # AdvertiseKeys: everybody learns everybody's nonce and public key.
@@ -385,7 +355,6 @@ class _Server:
             "positions": positions,
             "keys": keys,
             "threshold": self.threshold,
-            "n_sums": n_sums,
         }
         texts = self._replies(
             Request(
@@ -404,8 +373,7 @@ class _Server:
             neighbourhoods.threshold,
             wrapped={},
             received={position: [] for position in senders},
-            n_sums=n_sums,
-            is_intact=len(senders) == self.n_clients,
+            is_whole=len(senders) == self.n_clients,
         )
         for sender in senders:  # increasing, so that receivers know whose text is whose
             for receiver, text in zip(holders[sender], texts[sender], strict=True):
@@ -419,21 +387,24 @@ class _Server:
         self.bytes_down += _size(session.received)
         return session
 
-    def sum_in(self, session: _Session) -> Unmasked:
-        """Return the next sum of a session; or no sum, if there are clients to exclude.
-
-        Raises
-        ------
-        _BeginAnew
-            If this is not the first sum of the session, and not everybody is in it.
-        TooFewClients
-        """
-        masked, complaints = self._masked_inputs(session)
+    def first_sum(self, session: _Session) -> Unmasked:
+        """Return the first sum of a session; or no sum, if there are clients to exclude."""
+        arguments = {
+            position: {
+                "number": 0,
+                "senders": session.senders,
+                "received": session.received[position],
+            }
+            for position in session.senders
+        }
+        replies = self._uploads(session, arguments)
+        self._check_enough(replies)
+        masked = {position: vector for position, (vector, _) in replies.items()}
+        complaints = {position: unopened for position, (_, unopened) in replies.items()}
         excluded = self._senders_to_exclude(session, complaints)
         if excluded:
             no_sum = np.zeros(0, np.uint64)
             return self._unmasked(no_sum, [], masked)._replace(excluded=excluded)
-        session.is_intact &= not any(complaints.values()) and len(masked) == len(session.senders)
 
         uploaded = self.releasable(np.array(sorted(masked))).tolist()
         if len(uploaded) < self.threshold:
@@ -441,15 +412,32 @@ class _Server:
                 f"a sum of {len(masked)} of {self.n_clients} clients would tell of single ones; "
                 "expected the former"
             )
-        session.is_intact &= uploaded == session.senders
-        if session.number > 0 and uploaded != session.senders:
-            raise _BeginAnew
-
+        session.is_whole &= uploaded == session.senders and not any(complaints.values())
         total = self._unmask(session, masked, uploaded)
-        session.number += 1
         session.received = {}
         session.wrapped = {}
         return self._unmasked(total, uploaded, masked)
+
+    def later_sum(self, session: _Session) -> Unmasked:
+        """Return another sum of a session, of everybody.
+
+        Raises
+        ------
+        _BeginAnew
+            If not everybody is in it, or may be.
+        """
+        session.number += 1
+        everybody = session.senders
+        # It is asked first, because the uploads alone open the sum.
+        if self.releasable(np.array(everybody)).tolist() != everybody:
+            raise _BeginAnew
+        question = {"number": session.number, "senders": [], "received": []}
+        replies = self._uploads(session, dict.fromkeys(everybody, question))
+        if len(replies) < len(everybody):
+            raise _BeginAnew
+        masked = {position: vector for position, (vector, _) in replies.items()}
+        total = np.add.reduce([masked[position] for position in everybody])
+        return self._unmasked(total, everybody, masked)
 
     def _unmasked(self, total: Array, uploaded: list[int], masked: dict[int, Array]) -> Unmasked:
         return Unmasked(
@@ -475,30 +463,17 @@ class _Server:
                 f"least {self.threshold}, the threshold"
             )
 
-    def _masked_inputs(
-        self, session: _Session
-    ) -> tuple[dict[int, Array], dict[int, Sequence[int]]]:
+    def _uploads(
+        self, session: _Session, arguments: Mapping[int, Mapping[str, Any]]
+    ) -> dict[int, tuple[Array, Sequence[int]]]:
         """Return the masked vectors, and whose shares each client could not decrypt.
 
         This is MaskedInputCollection.
         """
-        is_first = session.number == 0
-        arguments = {
-            position: {
-                "number": session.number,
-                "senders": session.senders if is_first else [],
-                "received": session.received[position] if is_first else [],
-            }
-            for position in session.senders
-        }
         replies = self.trip(Request("masked_input", session.name, arguments, {}))
-        masked = {position: vector for position, (vector, _) in replies.items()}
         self.n_messages += len(replies)
-        self.bytes_up += sum(vector.nbytes for vector in masked.values())
-        if not is_first and len(replies) < len(session.senders):
-            raise _BeginAnew
-        self._check_enough(replies)
-        return masked, {position: unopened for position, (_, unopened) in replies.items()}
+        self.bytes_up += sum(vector.nbytes for vector, _ in replies.values())
+        return replies
 
     def _senders_to_exclude(
         self, session: _Session, complaints: Mapping[int, Sequence[int]]
@@ -531,7 +506,7 @@ class _Server:
         self-mask, of another client those of its wrapping secret.
         """
         partners = {position: session.partners(position) for position in session.senders}
-        question = {"number": session.number, "uploaded": uploaded}
+        question = {"uploaded": uploaded}
         shares = self._replies(
             Request(
                 "unmask",
@@ -542,7 +517,7 @@ class _Server:
         )
         self.bytes_up += _size(shares)
         self.bytes_down += len(shares) * 4 * len(uploaded)
-        session.is_intact &= len(shares) == len(uploaded)
+        session.is_whole &= len(shares) == len(uploaded)
 
         opened: dict[int, dict[int, bytes]] = {position: {} for position in session.senders}
         for holder, texts in shares.items():

@@ -9,9 +9,9 @@ What is derived from what:
 - From these and the nonces of both they derive three keys for a session: one that shares are
   encrypted by, one of the first sum's masks, and one of the later ones, of which the number of the
   sum is the nonce. What the sum is for goes into the keys of masks.
-- A self-mask comes from a secret of its own, one for each sum.
+- The self-mask of the first sum comes from a secret of its own.
 
-Only the key of the first sum's masks, and self-masks, are ever opened.
+Only the key of the first sum's masks, and the self-mask, are ever opened.
 """
 
 import hmac
@@ -28,15 +28,14 @@ from .secret_sharing import SECRET, random_secrets, split_secrets
 
 NONCE = 16  # bytes that a client adds to a session
 SEED = 32  # bytes of a key that masks are made of
-MOST_SUMS = 16  # of a session
 
 # Names of the trips, which are methods of a `SecAggClient`, and of the arguments of each. These
 # names travel over the network.
 TRIPS = {
     "advertise_keys": (),
-    "share_keys": ("positions", "keys", "threshold", "n_sums"),
+    "share_keys": ("positions", "keys", "threshold"),
     "masked_input": ("number", "senders", "received"),
-    "unmask": ("number", "uploaded"),
+    "unmask": ("uploaded",),
 }
 
 
@@ -111,9 +110,7 @@ class SecAggClient:
         self.kept = {"position": self.position, "nonce": secrets.token_bytes(NONCE)}
         return [self.kept["nonce"], self.keys.public]
 
-    def share_keys(
-        self, positions: list[int], keys: list[bytes], threshold: int, n_sums: int
-    ) -> list[bytes]:
+    def share_keys(self, positions: list[int], keys: list[bytes], threshold: int) -> list[bytes]:
         """Return a text for each holder: encrypted shares, and a seed under the wrapping secret.
 
         Its own shares stay with this client, and its text for itself is empty.
@@ -126,16 +123,12 @@ class SecAggClient:
             What they advertised, two texts of each.
         threshold : int
             How many clients have to stay in each sum.
-        n_sums : int
-            How many sums the session is for.
         """
         if "about" in self.kept or self.position not in positions:
             raise ValueError(f"positions is {positions}; expected this client among them, and once")
         index = positions.index(self.position)
         if keys[2 * index : 2 * index + 2] != [self.kept["nonce"], self.keys.public]:
             raise ValueError("keys has another key of this client; expected the one it advertised")
-        if not 1 <= n_sums <= MOST_SUMS:
-            raise ValueError(f"n_sums is {n_sums}; expected from 1 to {MOST_SUMS}")
 
         neighbourhoods = Neighbourhoods(keys, threshold)
         indices = neighbourhoods.holders_of(index)
@@ -145,24 +138,23 @@ class SecAggClient:
             for holder in indices
         ]
 
-        wrapping_secret, *self_mask_seeds = random_secrets(1 + n_sums)
+        wrapping_secret, self_mask_seed = random_secrets(2)
         shares = split_secrets(
-            [wrapping_secret, *self_mask_seeds], len(holders), neighbourhoods.threshold
+            [wrapping_secret, self_mask_seed], len(holders), neighbourhoods.threshold
         )
         self.kept |= {
             "about": self.about,
             "positions": positions,
             "threshold": threshold,
             "share_threshold": neighbourhoods.threshold,
-            "n_sums": n_sums,
             "holders": holders,
             "encryption_keys": [pair.encryption for pair in pairs],  # until the first sum
             "first_mask_keys": [pair.first_masks for pair in pairs],  # until the first sum
             "mask_keys": [pair.later_masks for pair in pairs],
-            "self_mask_seeds": self_mask_seeds,
+            "self_mask_seed": self_mask_seed,  # until the first sum
             "shares": shares[holders.index(self.position)],
             "number": -1,  # of the last sum
-            "is_open": True,  # whether its shares were opened
+            "is_whole": False,  # whether everybody was in the first sum
         }
         wrapped = under_wrapping_secret(
             b"".join(pair.first_masks for pair in pairs), wrapping_secret
@@ -181,13 +173,14 @@ class SecAggClient:
     ) -> tuple[Array, list[int]]:
         """Return the vector under masks, and the senders whose shares cannot be decrypted.
 
-        The masks are the self-mask, plus those agreed on with neighbours at later positions, minus
-        those with neighbours at earlier ones.
+        The masks are those agreed on with neighbours at later positions, minus those with
+        neighbours at earlier ones, and in the first sum the self-mask, too.
 
         Parameters
         ----------
         number : int
-            Of the sum in the session: one after another, and each once.
+            Of the sum in the session: increasing, so that each has masks of its own. There are no
+            others than the first unless everybody is in that.
         senders : list of int
             In the first sum positions of the clients that have shared their secrets.
         received : list of bytes
@@ -196,23 +189,22 @@ class SecAggClient:
         kept = self.kept
         if kept.get("about") != self.about:
             raise ValueError("the sum is of other weights; expected those of the session")
-        if number != kept["number"] + 1 or not kept["is_open"] or number >= kept["n_sums"]:
+        if number <= kept["number"] or (number > 0 and not kept["is_whole"]):
             raise ValueError(
-                f"number is {number}; expected sums one after another, each opened, and up to "
-                f"{kept['n_sums']} of them"
+                f"number is {number}; expected increasing numbers, and a first sum of everybody"
             )
         unopened: list[int] = []
+        total: Array = self.vector.copy()
         if number == 0:
             unopened = self._receive_shares(senders, received)
             mask_keys = [first_mask_key(key, self.about) for key in kept.pop("first_mask_keys")]
+            total += self_mask(kept.pop("self_mask_seed"), total)
         elif senders or received:
             raise ValueError(f"senders is {senders}; expected the senders of the first sum")
         else:
             mask_keys = kept["mask_keys"]
         kept["number"] = number
-        kept["is_open"] = False
 
-        total: Array = self.vector + self_mask(kept["self_mask_seeds"][number], self.vector)
         for partner, key in zip(kept["partners"], mask_keys, strict=True):
             if partner > self.position:
                 total += mask_of(key, total, number)
@@ -220,39 +212,29 @@ class SecAggClient:
                 total -= mask_of(key, total, number)
         return total, unopened
 
-    def unmask(self, number: int, uploaded: list[int]) -> list[bytes]:
+    def unmask(self, uploaded: list[int]) -> list[bytes]:
         """Return one share of each neighbour and of itself, empty if it could not be decrypted.
 
-        That is a share of the seed of the self-mask if the vector is in the sum, and of the
-        wrapping secret if it is not: never both, which together would open the vector. Not all are
-        in the sum in the first one of a session only, and that is then the last one.
+        That is a share of the seed of the self-mask if the vector is in the first sum, and of the
+        wrapping secret if it is not: never both, which together would open the vector. If not all
+        are in it, there is no other sum in the session.
 
         Parameters
         ----------
-        number : int
-            Of the sum.
         uploaded : list of int
             The positions of the clients whose vectors are in it.
         """
         kept = self.kept
-        if kept.get("number", -1) != number or kept["is_open"]:
+        if "partner_shares" not in kept:
             raise ValueError(
                 f"uploaded is {uploaded}; expected shares to be opened once, after an upload"
             )
-        are_all_in = set(uploaded) == set(kept["senders"])
-        if number > 0 and not are_all_in:
-            raise ValueError(f"uploaded is {uploaded}; expected all of {kept['senders']}")
         self._check_who_stays("uploaded", uploaded, kept["senders"])
-        kept["is_open"] = True
-        if not are_all_in:
-            kept["n_sums"] = 0  # no more sums in this session
-
         is_in_sum = set(uploaded)
-        of_self_mask = slice((1 + number) * SECRET, (2 + number) * SECRET)
-        of_wrapping_secret = slice(0, SECRET)
+        kept["is_whole"] = is_in_sum == set(kept["senders"])
         return [
-            shares[of_self_mask if partner in is_in_sum else of_wrapping_secret]
-            for partner, shares in zip(kept["partners"], kept["partner_shares"], strict=True)
+            shares[SECRET:] if partner in is_in_sum else shares[:SECRET]
+            for partner, shares in zip(kept["partners"], kept.pop("partner_shares"), strict=True)
         ]
 
     def _receive_shares(self, senders: list[int], received: list[bytes]) -> list[int]:
@@ -267,7 +249,7 @@ class SecAggClient:
             partner = kept["holders"][i]
             is_own = partner == self.position
             partner_shares.append(
-                kept["shares"]
+                kept.pop("shares")
                 if is_own
                 else self._decrypted(kept["encryption_keys"][i], partner, text)
             )
@@ -324,7 +306,7 @@ class SecAggClient:
             shares: bytes = _aead()(key).decrypt(_share_nonce(sender, self.position), text, None)
         except (InvalidTag, ValueError):
             return b""
-        return shares if len(shares) == (1 + self.kept["n_sums"]) * SECRET else b""
+        return shares if len(shares) == 2 * SECRET else b""
 
 
 class _PairKeys(NamedTuple):
