@@ -44,8 +44,7 @@ class Cohort:
         self.keys = [text for texts in advertised for text in texts]
         self.positions = list(range(N))
         self.texts = [
-            client.share_keys(self.positions, self.keys, THRESHOLD)
-            for client in self.clients
+            client.share_keys(self.positions, self.keys, THRESHOLD) for client in self.clients
         ]
 
     def upload(self, number, asked=range(N)):
@@ -184,35 +183,48 @@ def test_the_sum_that_a_late_upload_completes_was_in_the_ledger_before_it_was_as
 
     The sum of the others, beside it, would tell what the client sent: it stays closed.
     """
-    ledger, sessions = Ledger(), Sessions()
-    rounds = [set(range(N)), set(range(N)), set(range(N)) - {VICTIM}]
+    ledger, sessions, present = Ledger(), Sessions(), set(range(N))
 
-    def release(present):
-        return np.array(ledger.choose(present.tolist(), THRESHOLD), int)
+    def trip(request):
+        replies = {}
+        for position in present.intersection(request.arguments):
+            name = (request.session, position)
+            if request.trip == "advertise_keys":
+                sessions.clients[name] = SecAggClient(position, KeyPair())
+            client = sessions.clients[name]
+            client.vector = np.full(3, position, np.uint64)
+            replies[position] = getattr(client, request.trip)(**request.arguments[position])
+        return replies
 
-    for number, present in enumerate(rounds):
-        clients = sessions.clients
+    def release(uploaded):
+        return np.array(ledger.choose(uploaded.tolist(), THRESHOLD), int)
 
-        def trip(request, present=present):
-            replies = {}
-            for position, arguments in request.arguments.items():
-                if position in present:
-                    if request.trip == "advertise_keys":
-                        clients[request.session, position] = SecAggClient(position, KeyPair())
-                    client = clients[request.session, position]
-                    client.vector = np.full(3, position, np.uint64)
-                    replies[position] = getattr(client, request.trip)(**arguments)
-            return replies
-
-        def play(trip=trip):
-            return sum_under_masks(trip, N, THRESHOLD, release, sessions=sessions)
-
-        if number < 2:
-            assert play().uploaded.tolist() == list(range(N))
-        else:
-            with pytest.raises(TooFewClients, match="would tell of single ones"):
-                play()
+    for _ in range(2):
+        outcome = sum_under_masks(trip, N, THRESHOLD, release, sessions=sessions)
+        assert outcome.uploaded.tolist() == list(range(N))
+    present.remove(VICTIM)
+    with pytest.raises(TooFewClients, match="would tell of single ones"):
+        sum_under_masks(trip, N, THRESHOLD, release, sessions=sessions)
     assert ledger.sets == [frozenset(range(N))]
+
+
+def test_a_later_sum_that_the_ledger_refuses_is_not_asked_for():
+    """The uploads alone would open it."""
+    sessions, asked = Sessions(), []
+    vectors = [np.full(3, i, np.uint64) for i in range(N)]
+    masked_sum(vectors, THRESHOLD, {}, sessions)
+
+    def trip(request):
+        asked.append(request.trip)
+        return {}
+
+    identity = (tuple(range(N)), N, THRESHOLD, b"")
+    assert identity in sessions.whole
+    with pytest.raises(TooFewClients):
+        sum_under_masks(
+            trip, N, THRESHOLD, lambda uploaded: uploaded[:0], b"", sessions, identity[0]
+        )
+    assert asked == ["advertise_keys"]  # of another session, in which a sum is opened at the end
 
 
 def test_a_server_that_tells_two_halves_different_things_never_has_both_secrets():

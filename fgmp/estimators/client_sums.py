@@ -146,15 +146,15 @@ class PooledMoments(NamedTuple):
 class Moments(ClientSums):
     """Means and mean squares of columns and targets, in units in which no sum is large or small.
 
-    There are three exchanges: sizes as logarithms of root mean squares, then means, then mean
-    squares of the deviations from a centre, both in units of the sizes. For a loss of labels the
-    targets are the indicators of the classes.
+    There are two exchanges: sizes as logarithms of root mean squares, and means; then mean squares
+    of the deviations from a centre, in units of the sizes. For a loss of labels the targets are the
+    indicators of the classes.
 
     Masks have a fixed resolution and range. A deviation far below the mean would vanish in them,
     and a client that counts in other units would exceed them. Under masks there are therefore four
-    exchanges: the third one is the size of the deviations from the centre, and the fourth one has
-    means and mean squares of the deviations in units of this size. Means and squares are sent as
-    several digits, by `split_digits`.
+    exchanges: means follow the sizes, in units of these. The third one is the size of the
+    deviations from the centre, and the fourth one has means and mean squares of the deviations in
+    units of this size. Means and squares are sent as several digits, by `split_digits`.
 
     Parameters
     ----------
@@ -175,13 +175,13 @@ class Moments(ClientSums):
     counts: ClassVar[Counts] = Counts.ROWS
 
     def sums(self) -> Sequence[Sum]:
-        """Return three sums, or four under masks."""
+        """Return two sums, or four under masks."""
         one_each = (self.n_columns,)
-        sizes = Sum(self.log_sizes, one_each, powers_of_two)
         if not self.masked:
-            return [sizes, Sum(self.means, one_each), Sum(self.squares, one_each)]
+            sizes = Sum(self.log_sizes_and_means, (2, self.n_columns), _means_in_units)
+            return [sizes, Sum(self.squares, one_each)]
         return [
-            sizes,
+            Sum(self.log_sizes, one_each, powers_of_two),
             Sum(self.means, (_MEAN_DIGITS, self.n_columns), self._join_means),
             Sum(self.log_deviations, one_each, powers_of_two),
             Sum(self.deviations, (_DIGITS, self.n_columns), self._join_deviations),
@@ -198,12 +198,13 @@ class Moments(ClientSums):
         )
         return log_roots(squares)
 
+    def log_sizes_and_means(self, client: Client, message: State) -> Array:
+        """Return log2 of the root mean squares, and the means."""
+        return np.stack([self.log_sizes(client, message), columns_of(client).means()])
+
     def means(self, client: Client, state: State) -> Array:
-        """Return the means in units of the sizes, under masks in digits."""
-        means = columns_of(client).means() / state[0]
-        if self.masked:
-            return split_digits(means, _MEAN_DIGITS)
-        return np.asarray(means)
+        """Return the means in units of the sizes, in digits."""
+        return split_digits(columns_of(client).means() / state[0], _MEAN_DIGITS)
 
     def squares(self, client: Client, state: State) -> Array:
         """Return the mean squares of deviations in squared units of the sizes."""
@@ -272,8 +273,8 @@ class ObservedMeans(Moments):
     counts: ClassVar[Counts] = Counts.ROWS
 
     def sums(self) -> Sequence[Sum]:
-        """Return two sums: sizes, then means."""
-        return super().sums()[:2]
+        """Return sizes and means: one sum, or two under masks."""
+        return super().sums()[: 1 + self.masked]
 
     def means_of_all_rows(self, state: State) -> Array:
         """Return the means in the units of the data, from the state after the last exchange."""
@@ -543,6 +544,12 @@ def _mean(columns: Any, weights: Array) -> Array:
 def powers_of_two(mean: Array) -> State:
     """Return the powers of two near sizes, from the means of their logarithms."""
     return (2.0 ** np.round(mean),)
+
+
+def _means_in_units(mean: Array) -> State:
+    """Return the powers of two near sizes, and the means in units of them."""
+    (units,) = powers_of_two(mean[0])
+    return units, mean[1] / units
 
 
 def log_roots(squares: Array) -> Array:

@@ -79,7 +79,7 @@ class RawTableClients:
 
 
 def agree_on_encoding(session: Session, plan: EncodingPlan, levels: Levels) -> Encoding:
-    """Return the encoding of all clients, from two sums over them.
+    """Return the encoding of all clients, from sums over them.
 
     Parameters
     ----------

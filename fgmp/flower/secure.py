@@ -109,6 +109,7 @@ class SecureSession:
                 about=mask_purpose(self.transport.weighting, self.total_count),
                 sessions=self.secure.sessions,
                 cohort=tuple(self.cohort.tolist()),
+                goes_on=self.secure.was_released(self.transport, self.cohort, self.weights),
             )
         except TooFewClients:
             return MaskedSum(None, nothing, 0, 0, Counter(self.reasons.values()))

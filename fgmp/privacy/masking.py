@@ -16,8 +16,9 @@ trip                in the papers          what a client sends
 **A session is used for many sums.** The first takes all four trips. If everybody is in it, each
 later sum takes one: its masks are derived from what two neighbours have agreed on and from its
 number in the session, and they cancel in the sum of everybody alone. Nothing can remove the mask of
-a pair there, so that no self-mask is needed against a vector that arrives late: it completes a sum
-of the same clients as the first, which the server may know (`releasable` is asked beforehand). A
+a pair there, so that no self-mask is needed against a vector that arrives late. It completes a sum
+of everybody, and beside it no sum of others of them is opened: a session goes on only if a sum of
+everybody was released before (`SecureSum.was_released`), after which the ledger refuses those. A
 session ends as soon as anything goes wrong: somebody does not reply, cannot decrypt a share, or must
 not be in the sum. The same sum then begins anew, in a new session. So clients may be lost in the
 first sum of a session, and in later ones only after they have uploaded.
@@ -158,6 +159,7 @@ def masked_sum(
     sessions: Sessions | None = None,
     client_ids: Sequence[int] | None = None,
     about: bytes = b"",
+    goes_on: bool = True,
 ) -> Unmasked:
     """Return the sum of vectors, of which the server sees each under masks only.
 
@@ -175,8 +177,8 @@ def masked_sum(
         Of the run.
     client_ids : sequence of int, optional
         Whose vectors these are; by default their positions.
-    about : bytes
-        What the masks are agreed on for, as in `sum_under_masks`.
+    about, goes_on
+        As in `sum_under_masks`.
 
     Raises
     ------
@@ -203,7 +205,13 @@ def masked_sum(
         return replies
 
     return sum_under_masks(
-        trip, len(vectors), threshold, about=about, sessions=sessions, cohort=tuple(ids)
+        trip,
+        len(vectors),
+        threshold,
+        about=about,
+        sessions=sessions,
+        cohort=tuple(ids),
+        goes_on=goes_on,
     )
 
 
@@ -215,6 +223,7 @@ def sum_under_masks(
     about: bytes = b"",
     sessions: Sessions | None = None,
     cohort: Hashable = None,
+    goes_on: bool = True,
 ) -> Unmasked:
     """Return the sum of the clients' vectors: the server's part, however messages are carried.
 
@@ -238,6 +247,8 @@ def sum_under_masks(
         Of the run: a session of the same cohort, threshold and purpose goes on.
     cohort : hashable
         The clients at the positions.
+    goes_on : bool
+        Whether a session may go on: a sum of all of them may be opened, whoever is late.
 
     Raises
     ------
@@ -249,7 +260,7 @@ def sum_under_masks(
     server = _Server(trip, n_clients, threshold, releasable, about)
 
     session = sessions.whole.get(identity)
-    if session is not None:
+    if session is not None and goes_on:
         try:
             return server.later_sum(session)
         except _BeginAnew:

@@ -319,7 +319,8 @@ class NoisyMeans(PrivacyMechanism):
         mean = clipped.mean(axis=0)
         if isinstance(inner, SecureSum):
             shares = np.full(cohort_size, 1 / cohort_size)
-            unmasked = inner.sum_of_rows(clipped, np.arange(cohort_size), shares, cohort, n_rows=0)
+            senders = np.arange(cohort_size)
+            unmasked = inner.sum_of_rows(clipped, senders, shares, cohort, n_rows=0, goes_on=True)
             mean = inner.decoded(unmasked.total)
             bytes_up = unmasked.bytes_up
             bytes_down = unmasked.bytes_down

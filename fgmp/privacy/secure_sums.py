@@ -215,8 +215,25 @@ class SecureSum(Aggregator):
         """Return the values that a sum of unsigned integers stands for."""
         return total.view(np.int64).astype(np.float64) * float(self.resolution)
 
+    def was_released(self, transport: Transport, cohort: IndexArray, shares: Array) -> bool:
+        """Return whether a sum of all clients of a cohort was released, so that any other may be.
+
+        Parameters
+        ----------
+        transport, cohort, shares
+            As of `releasable`.
+        """
+        client_ids = np.asarray(transport.info.client_ids)[cohort[shares > 0]]
+        return self.ledger is not None and frozenset(client_ids.tolist()) in self.ledger.sets
+
     def sum_of_rows(
-        self, rows: Array, senders: IndexArray, shares: Array, cohort: IndexArray, n_rows: int
+        self,
+        rows: Array,
+        senders: IndexArray,
+        shares: Array,
+        cohort: IndexArray,
+        n_rows: int,
+        goes_on: bool,
     ) -> Unmasked:
         """Return the sum of weighted rows under masks, with every message on this machine.
 
@@ -232,6 +249,8 @@ class SecureSum(Aggregator):
         n_rows : int
             How many rows of data the cohort has. Another number has masks of its own, as over a
             network, where clients agree on masks for the total of their weights.
+        goes_on : bool
+            As in `sum_under_masks`.
 
         Raises
         ------
@@ -249,6 +268,7 @@ class SecureSum(Aggregator):
             self.sessions,
             cohort.tolist(),
             about=b"%d" % n_rows,
+            goes_on=goes_on,
         )
 
     def releasable(
@@ -403,6 +423,7 @@ class SumsOnly(PrivacyMechanism):
     ) -> MaskedSum:
         """Return the sum of updates that arrived in the open, masked on this machine."""
         secure = self.secure
+        goes_on = secure.was_released(transport, cohort, shares)
         updates = call.update_spec.stack(transport.run_clients(call, message, cohort), shares)
         senders = secure.releasable(transport, cohort, shares, updates.accepted)
         rejected = updates.rejected
@@ -417,7 +438,7 @@ class SumsOnly(PrivacyMechanism):
         rows = updates.stacked()[np.isin(updates.accepted, senders)]
         try:
             unmasked = secure.sum_of_rows(
-                rows, senders, shares, cohort, _rows_of(transport, cohort)
+                rows, senders, shares, cohort, _rows_of(transport, cohort), goes_on
             )
         except TooFewClients:
             return closed
@@ -458,6 +479,7 @@ class SumsOnly(PrivacyMechanism):
         shares: Array,
     ) -> tuple[Array | None, IndexArray]:
         """Return the sum of objectives that are at hand, and the positions of those in it."""
+        goes_on = secure.was_released(transport, indices, shares)
         reported, values = transport.objectives(x, indices)
         in_range = np.abs(values) <= secure.range
         # A client that never answers would send its objective only, and so in a set of its own.
@@ -471,7 +493,7 @@ class SumsOnly(PrivacyMechanism):
         summands = values[np.isin(reported, indices[accepted])]
         try:
             unmasked = secure.sum_of_rows(
-                summands[:, None], accepted, shares, indices, _rows_of(transport, indices)
+                summands[:, None], accepted, shares, indices, _rows_of(transport, indices), goes_on
             )
         except TooFewClients:
             return None, accepted[:0]
