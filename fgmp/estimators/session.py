@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ..aggregation import Aggregator
 from ..data import Client
 from ..method import Method, Transport
+from ..privacy.secure_sums import SecureSum
 from ..recording import Callback, History, Result, Run
 from ..shared_support.newton import NewtonOnSupport
 from ..simulation import run_round, simulate_part
@@ -188,13 +189,18 @@ class Session:
     def together(self, stages: Sequence[Callable[[Session], Found]]) -> list[Found]:
         """Return what stages find that do not wait for one another, in their order.
 
-        Over a network the questions of all of them travel in the same messages.
+        Over a network the questions of all of them travel in the same messages. Under masks each
+        stage begins sessions of its own, if there are none of before.
         """
         before = Counter(self.totals)
         parts = [self.with_clients(self.clients, self.settings) for _ in stages]
         for part in parts:
             part.totals = Counter(before)
             part.log = []
+        for part in parts[1:]:
+            if isinstance(self.aggregator, SecureSum) and self.aggregator.sessions is not None:
+                branch = self.aggregator.sessions.branch()
+                part.aggregator = replace(self.aggregator, sessions=branch)
         tasks = [partial(stage, part) for stage, part in zip(stages, parts, strict=True)]
         found = self.clients.together(tasks)
         for part in parts:

@@ -146,6 +146,10 @@ class Sessions:
         """A copy, or a pickle, begins anew: keys are written nowhere."""
         return Sessions, ()
 
+    def branch(self) -> "Sessions":
+        """Return the same sessions and keys; those that begin in one of the two are its own."""
+        return Sessions(self.key_pairs, dict(self.clients), dict(self.whole))
+
     def end(self) -> None:
         """Forget all sessions, because something went wrong."""
         self.whole.clear()

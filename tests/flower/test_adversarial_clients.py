@@ -126,6 +126,74 @@ REPLIES = {
 }
 
 
+def without_part(reply):
+    """Leave the last of the parts of a reply away."""
+    for name in [name for name in reply.content if name.startswith("1.")]:
+        del reply.content[name]
+
+
+def with_other_numbers(reply):
+    """Number the parts of a reply from 1."""
+    for name in list(reply.content):
+        if name.startswith("0."):
+            reply.content["2" + name[1:]] = reply.content.pop(name)
+
+
+def with_one_part_more(reply):
+    """Send a part that nobody has asked for."""
+    reply.content["2.message"] = record_of({"dense": np.zeros(30)})
+
+
+REPLIES_IN_PARTS = {
+    "a part is missing": without_part,
+    "parts have other numbers": with_other_numbers,
+    "a part too many": with_one_part_more,
+}
+
+
+@pytest.mark.parametrize("name", REPLIES_IN_PARTS)
+def test_reply_to_several_questions_that_has_not_a_part_for_each_is_rejected(name):
+    """For all of them: nobody knows which part is meant."""
+    mod = altering(REPLIES_IN_PARTS[name], ask="several")
+    transport = transport_to(FEDERATION, {ADVERSARY: [mod]})
+    options = {"rng": 0, "history": NO_OBJECTIVE}
+    for result in transport.together(
+        [lambda: fgmp.simulate(SPARSE, transport, 3, **options) for _ in range(2)]
+    ):
+        assert_adversary_rejected(result, "malformed")
+
+
+def test_runs_that_travel_together_have_the_bits_of_each_alone():
+    """Of other methods and lengths, with the objectives of one, and a client that knows no run."""
+    transport = transport_to(FEDERATION, fresh=True)
+    dense_run, sparse_run = transport.together(
+        [
+            lambda: fgmp.simulate(DENSE, transport, 2, rng=0, history=NO_OBJECTIVE),
+            lambda: fgmp.simulate(SPARSE, transport, 3, rng=1),
+        ]
+    )
+    assert_same_run(dense_run, fgmp.simulate(DENSE, FEDERATION, 2, rng=0, history=NO_OBJECTIVE))
+    assert_same_run(sparse_run, fgmp.simulate(SPARSE, FEDERATION, 3, rng=1))
+    # An objective at the start and after each round; the first run adds no message.
+    assert len(transport.grid.questions) == 6 * (1 + 7)
+
+
+def test_client_that_was_restarted_is_sent_all_runs_that_travel_together_again():
+    """It says of each that it does not know it."""
+    transport = transport_to(FEDERATION)
+
+    def run(method):
+        transport.grid.restarted.add(ADVERSARY)
+        return fgmp.simulate(method, transport, 3, rng=0, history=NO_OBJECTIVE)
+
+    for result, method in zip(
+        transport.together([lambda: run(DENSE), lambda: run(SPARSE)]), (DENSE, SPARSE), strict=True
+    ):
+        assert not result.rejected
+        expected = fgmp.simulate(method, FEDERATION, 3, rng=0, history=NO_OBJECTIVE)
+        np.testing.assert_array_equal(result.x, expected.x)
+
+
 @pytest.mark.parametrize("name", REPLIES)
 def test_reply_that_only_a_wire_can_bring_is_rejected(name):
     """It is counted, and never averaged."""

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import warnings
+from collections import Counter
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import polars as pl
 import pytest
 from in_process_grid import InProcessGrid, grid_of_tables
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import DataConversionWarning
 
@@ -177,6 +179,55 @@ def test_fit_over_flower_reports_its_stages_and_rounds(name, fits):
     assert lines[0] == "sums for common units"
     assert len(rounds) >= in_process.n_iter_
     assert bool(rounds) == (FITS[name][0].sparsity != "all")
+
+
+# By what is fitted the most messages to a client, in the open and under masks: where sums wait for
+# one another, each takes a message, and the first sum under masks three more.
+MOST_MESSAGES = {
+    "classifier": (fgmp.FedGradMPClassifier("cv", random_state=0), "label", 18, 22),
+    "regressor": (fgmp.FedGradMPRegressor("cv", random_state=0), "number", 14, 19),
+    "counts": (fgmp.FedGradMPRegressor("cv", loss="poisson", random_state=0), "count", 18, 22),
+    "many folds of groups": (
+        fgmp.FedGradMPClassifier("cv", folds="groups", n_folds=6, random_state=0),
+        "label",
+        18,
+        23,
+    ),
+    "five features": (fgmp.FedGradMPClassifier(5, random_state=0), "label", 15, 20),
+}
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["open", "masks"])
+@pytest.mark.parametrize("name", MOST_MESSAGES)
+def test_sums_that_do_not_wait_for_one_another_travel_in_one_message(name, secure):
+    """Those of all folds, an objective with the next round, the check of units with the refit."""
+    estimator, kind, *most = MOST_MESSAGES[name]
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((720, 12))
+    signal = X[:, :3] @ [1, -0.8, 0.6]
+    y = {
+        "label": (signal + rng.logistic(size=720) > 0).astype(int),
+        "number": 7 * signal + rng.standard_normal(720),
+        "count": rng.poisson(np.exp(0.4 * signal)).astype(float),
+    }[kind]
+    groups = np.arange(720) % (12 if estimator.folds == "groups" else 4)
+    grid = grid_of_tables(X, y, groups, masked_only=secure)
+    classes = [0, 1] if kind == "label" else None
+    model = clone(estimator).set_params(secure=secure)
+    over_flower = fit_over(
+        model, grid, len(np.unique(groups)), names_of(12), classes=classes, report=silently
+    )
+    counts = Counter(index for index, _ in grid.questions)
+    assert max(counts.values()) <= most[secure]
+
+    in_process = model.fit(X, y, groups=groups)
+    np.testing.assert_array_equal(over_flower.coef_, in_process.coef_)
+    listed = [
+        [stage._replace(began="") for stage in model.exchanges_]
+        for model in (over_flower, in_process)
+    ]
+    assert listed[0] == listed[1]
+    assert len(listed[0]) >= counts[0] - (6 if secure else 3)
 
 
 def test_fit_with_a_process_for_each_message_has_the_bits_of_one_process():
