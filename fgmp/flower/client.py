@@ -4,10 +4,11 @@ A client answers four kinds of questions: who it is, an exchange of a method, it
 trip of a secure sum (`fgmp.privacy.masking`). The method, the loss and the settings come once in a
 run and stay in the run's state at the node, where a separate process for each message finds them
 again. Rows do not stay: they are read for each question that needs them, and released once it is
-answered, whatever process answers it and however the run ends.
+answered, whatever process answers it and however the run ends. Several questions may come in one
+message, of several methods. A run that a message does not name is over, and leaves the state.
 
-What a client keeps between the trips of secure sums stays in that state: its key, and the session
-of sums that it takes part in. It opens its shares once in each sum, and never both of one client.
+What a client keeps between the trips of secure sums stays in that state: its key, and the sessions
+of sums that it takes part in. It opens its shares once in each, and never both of one client.
 Public keys go through the server. A server that follows the protocol learns only the sum, and there
 is no defence against one that hands out keys of its own. Nothing under masks is inspected: an
 adversarial client that changes its update a little spoils a sum unnoticed, and noise or false
