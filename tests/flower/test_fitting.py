@@ -227,7 +227,6 @@ def test_sums_that_do_not_wait_for_one_another_travel_in_one_message(name, secur
         for model in (over_flower, in_process)
     ]
     assert listed[0] == listed[1]
-    assert len(listed[0]) >= counts[0] - (6 if secure else 3)
 
 
 def test_fit_with_a_process_for_each_message_has_the_bits_of_one_process():
@@ -543,7 +542,9 @@ def test_client_without_a_reply_is_counted_as_such(monkeypatch):
 
     estimator = fgmp.FedGradMPClassifier(3, rounds=2)
     fit_over(estimator, grid, 3, names_of(30), classes=[0, 1], report=report, deadline=0.3)
-    assert "rounds that select features, round 2: 2 of 3 sites replied" in lines
+    # The second round has travelled with the losses of the first.
+    assert "rounds that select features, round 2: 3 of 3 sites replied" in lines
+    assert "rounds that select features, losses: 2 of 3 sites replied" in lines
 
 
 @pytest.mark.parametrize("n_lines", [0, 2, 4, 6])

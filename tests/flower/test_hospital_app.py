@@ -70,11 +70,11 @@ def table_without(folder, column):
     return path
 
 
-def test_fit_under_masks_has_the_coefficients_of_one_process_in_39_messages(folder):
+def test_fit_under_masks_has_the_coefficients_of_one_process_in_18_messages(folder):
     """The README says how many; the sums differ by the resolution of the masks."""
     grid = grid_of(folder)
     model = fit(grid)
-    assert len(grid.questions) == 39 * len(HOSPITALS)
+    assert len(grid.questions) == 18 * len(HOSPITALS)
     tables = [
         np.genfromtxt(folder / f"{name}.csv", delimiter=",", skip_header=1, dtype=str)
         for name in HOSPITALS
@@ -116,10 +116,10 @@ def test_hospital_that_leaves_under_masks_ends_the_fit_by_name(folder):
     """The error has the name of the hospital that left."""
 
     class Leaving(InProcessGrid):
-        """Switzerland is away after the first twenty questions to each."""
+        """Switzerland is away after the first ten questions to each."""
 
         def push_messages(self, messages):
-            if len(self.questions) > 20 * len(HOSPITALS):
+            if len(self.questions) > 10 * len(HOSPITALS):
                 self.absent.add(HOSPITALS.index("switzerland"))
             return super().push_messages(messages)
 
