@@ -18,16 +18,17 @@ later sum takes one: its masks are derived from what two neighbours have agreed 
 number in the session, and they cancel in the sum of everybody alone. Nothing can remove the mask of
 a pair there, so that no self-mask is needed against a vector that arrives late. It completes a sum
 of everybody, and beside it no sum of others of them is opened: a session goes on only if a sum of
-everybody was released before (`SecureSum.was_released`), after which the ledger refuses those. A
-session ends as soon as anything goes wrong: somebody does not reply, cannot decrypt a share, or must
-not be in the sum. The same sum then begins anew, in a new session. So clients may be lost in the
-first sum of a session, and in later ones only after they have uploaded.
+everybody was released before (`SecureSum.was_released`), after which the ledger refuses those.
+
+A session ends as soon as anything goes wrong: somebody does not reply, cannot decrypt a share, or
+must not be in the sum. The same sum then begins anew, in a new session. So clients may be lost in
+the first sum of a session, and in later ones only after they have uploaded.
 
 **No key is ever opened.** In the papers the server learns the key of a client that is lost, and
 with it all masks of its pairs. Here a key lasts as long as a run, and what is shared is made for
 the first sum: the seed of the self-mask, and one more secret, the wrapping secret. Under that the
-server holds the seeds of the client's pairs, of the first sum. If the client
-is lost, its neighbours open the wrapping secret, which tells the masks of that sum and nothing of
+server holds the seeds of the client's pairs, of the first sum. If the client is lost, its
+neighbours open the wrapping secret, which tells the masks of that sum and nothing of
 others. They take part in no further sum of that session, and two clients agree on other masks in
 each session, because each adds a nonce of its own.
 
