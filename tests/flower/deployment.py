@@ -1,6 +1,6 @@
 """A deployment of examples/hospitals on loopback, by the commands of its deploy.sh.
 
-An app without masks and without the refit runs: it sends a quarter of the messages, and Flower
+An app without masks and without the refit runs: it sends fewer messages, and Flower
 starts a process for each.
 """
 

@@ -100,7 +100,7 @@ def model_of_the_others(deployment):
     """
     n_replies = deployment.log("switzerland").count(REPLIED)
     deployment.start("run", training(rounds=2))
-    deployment.wait_for(lambda: deployment.log("switzerland").count(REPLIED) >= n_replies + 6)
+    deployment.wait_for(lambda: deployment.log("switzerland").count(REPLIED) >= n_replies + 4)
     os.kill(deployment.processes["switzerland"].pid, signal.SIGKILL)
     return deployment.wait_for_model("run")
 
