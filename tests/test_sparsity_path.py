@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fgmp
-from fgmp.estimators import SparsityPath
+from fgmp.estimators import SparsityPath, session
 from fgmp.estimators.folds import assign_folds, deal_clients, n_group_folds
 from fgmp.privacy.ledger import Ledger
 
@@ -427,3 +427,27 @@ def test_pairs_with_own_intercepts_are_scored_by_their_differences():
     np.testing.assert_allclose(score, [expected.mean()], rtol=1e-9)
     with pytest.raises(ValueError, match="n_folds is 2, and no fold leaves rows to learn from"):
         fgmp.FedGradMPRegressor("cv", folds="rows", n_folds=2, **OWN).fit(X, y, groups)
+
+
+@pytest.mark.parametrize(
+    "options", [{"sparsity": 2}, {"sparsity": "cv"}, {"sparsity": 2, "method": "shared"}], ids=str
+)
+def test_rounds_beside_objectives_are_those_of_rounds_one_after_another(options, monkeypatch):
+    """A round is asked for before an objective is known only if it follows whatever that is."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 6))
+    y = (X[:, 0] + rng.logistic(size=200) > 0).astype(int)
+    groups = np.arange(200) % 4
+
+    def fitted():
+        return fgmp.FedGradMPClassifier(random_state=0, **options).fit(X, y, groups)
+
+    beside = fitted()
+    monkeypatch.setattr(session, "_BesideRounds", lambda **_: fgmp.History())
+    alone = fitted()
+    np.testing.assert_array_equal(beside.coef_, alone.coef_)
+    assert set(beside.history_) == set(alone.history_)
+    for name in set(alone.history_) - {"seconds"}:
+        np.testing.assert_array_equal(beside.history_[name], alone.history_[name], err_msg=name)
+    sums = [[stage._replace(began="") for stage in model.exchanges_] for model in (beside, alone)]
+    assert sums[0] == sums[1]

@@ -73,8 +73,8 @@ class SecureSum(Aggregator):
     Use it as ``simulate(..., aggregator=SecureSum())``. Each client multiplies its update by its
     weight within the cohort, rounds it to whole multiples of the resolution, and sends it under
     masks modulo 2^64 (`fgmp.privacy.masking`). Clients agree on keys once in a run, and on masks
-    for all sums to come; with 130 clients or more each has masks in common with 128 others
-    (`fgmp.privacy.neighbours`). The server learns the sum over the clients that
+    for all sums until one of them is lost; with 130 clients or more each has masks in common with
+    128 others (`fgmp.privacy.neighbours`). The server learns the sum over the clients that
     answered, and divides by their weights. Clients check their updates before they mask them. A
     client whose update does not arrive counts as lost after it agreed on masks. The objective of
     the history is summed in the same way, one number of each client. It is nan if it is beyond the

@@ -1,7 +1,7 @@
 """A deployment of examples/hospitals on loopback, by the commands of its deploy.sh.
 
-An app without masks and without the refit runs: it sends fewer messages, and Flower
-starts a process for each.
+An app without masks and without the refit runs: it sends fewer messages, and Flower starts a
+process for each.
 """
 
 import contextlib
