@@ -123,7 +123,7 @@ class _BesideRounds(History):
         """Return the objective of a model, and leave what the next round finds at the run."""
         ask = partial(super()._objective, run, coefficients)
         # An objective without bound stops a run if any does.
-        at_worst = replace(run, rows=[*run.rows, {"objective": inf}])
+        at_worst = replace(run, records=[*run.records, {"objective": inf}])
         if run.progress.round >= run.rounds or self.stops(at_worst):
             return ask()
         objective: float | None
