@@ -22,6 +22,7 @@ from flwr.proto.message_pb2 import Message as ProtoMessage
 from flwr.supercore.task_identity import TaskIdentity
 
 from fgmp.flower import OverFlower, client_app, table_app
+from fgmp.flower.records import fields_of, parts_of
 from fgmp.privacy.secagg_client import TRIPS
 
 # The trips of a secure sum, by the names that they have in messages.
@@ -69,7 +70,9 @@ class InProcessGrid:
     restarted : set of int
         The clients whose nodes have lost the state of the run.
     questions : list of tuple
-        The index of the client and the fields of each question.
+        The index of the client and the fields of each message.
+    parts : list of tuple
+        The same of each question, of which a message may hold several.
     sent : list of Sent
         All messages, both ways.
     """
@@ -80,6 +83,7 @@ class InProcessGrid:
         self.absent = set()
         self.restarted = set()
         self.questions = []
+        self.parts = []
         self.sent = []
         self.replies = {}
         self.run_id = next(_RUN_IDS)
@@ -103,6 +107,8 @@ class InProcessGrid:
             message.metadata.__dict__["_message_id"] = str(uuid4())
             index = message.metadata.dst_node_id - FIRST_NODE
             self.questions.append((index, message.content.config_records["fgmp"]))
+            for part in parts_of(message.content) or [message.content]:
+                self.parts.append((index, fields_of(part)))
             arrives = time.monotonic()
             if index in self.absent:
                 reply = Message(Error(1, "its time is over"), reply_to=message)
