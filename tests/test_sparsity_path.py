@@ -12,6 +12,8 @@ from cases import (
     independent_table,
     regression_table,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.metrics import log_loss
 from sklearn.model_selection import LeaveOneGroupOut, PredefinedSplit, cross_val_score
@@ -79,7 +81,7 @@ def test_score_of_the_path_is_the_loss_on_held_out_rows(n_folds, weights, backen
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_score_of_folds_of_groups_is_that_of_leaving_each_group_out(weighted, backend):
-    """scikit-learn leaves them out, in a loop of pooled fits; the errors are over the groups."""
+    """scikit-learn leaves them out, in a loop of pooled fits; the errors are over the rows."""
     X, y, groups = regression_table()
     w = np.random.default_rng(0).uniform(0.5, 2, len(y)) if weighted else np.ones(len(y))
     options = dict(folds="groups", n_folds=6, random_state=3)
@@ -91,10 +93,10 @@ def test_score_of_folds_of_groups_is_that_of_leaving_each_group_out(weighted, ba
     table = model.cv_.table
     np.testing.assert_allclose(table["score"], np.average(losses, axis=0, weights=w), rtol=1e-6)
 
-    shares = np.bincount(groups, w) / w.sum()
-    difference = np.bincount(groups, w * (losses[:, 0] - losses[:, 1])) / np.bincount(groups, w)
-    squares = shares @ (difference - shares @ difference) ** 2 * (shares @ shares) * 6 / 5
-    np.testing.assert_allclose(table["standard_error"], [np.sqrt(squares), 0], rtol=1e-6)
+    difference = losses[:, 0] - losses[:, 1]
+    variance = np.average((difference - np.average(difference, weights=w)) ** 2, weights=w)
+    errors = [np.sqrt(variance / len(y)), 0]
+    np.testing.assert_allclose(table["standard_error"], errors, rtol=1e-6)
     assert model.cv_.folds == "groups"
 
 
@@ -310,6 +312,30 @@ def test_path_chooses_smaller_model_within_half_a_standard_error(distance, tau):
     assert path.chosen == tau
 
 
+PATHS = st.lists(st.tuples(st.floats(1e-3, 1e3), st.floats(0, 1e3)), min_size=1, max_size=8).map(
+    lambda rows: [np.array(column) for column in zip(*rows, strict=True)]
+)
+
+
+@settings(deadline=None)
+@given(PATHS, st.sampled_from([2.0**-40, 1.0, 2.0**30]), st.floats(0, 4))
+def test_path_chooses_the_first_that_is_as_good_as_the_best(columns, unit, factor):
+    """By the words of its formula; in any unit; and no smaller one if errors are smaller."""
+    score, error = columns
+    error = np.where(score == score.min(), 0.0, error)
+    numbers = np.arange(len(score))
+    chosen = path_of(numbers, np.ones(len(score)), unit * score, unit * error).chosen
+
+    for k in range(chosen + 1):
+        loss = score[k] - score.min()
+        gain = score[0] - score.min()
+        is_close = loss <= error[k] / 2 or loss <= gain / 1000
+        is_edge = np.isclose([error[k] / 2, gain / 1000], loss, rtol=1e-6, atol=1e-8).any()
+        assert is_close == (k == chosen) or is_edge
+    other = path_of(numbers, np.ones(len(score)), score, factor * error).chosen
+    assert (other <= chosen) if factor >= 1 else (other >= chosen)
+
+
 @pytest.mark.parametrize("unit", [1e-8, 1.0, 1e8])
 @pytest.mark.parametrize("noise", [1.0, 1e-26])
 def test_path_chooses_the_first_of_scores_that_are_equal_but_for_rounding(noise, unit):
@@ -412,7 +438,7 @@ def test_pairs_with_own_intercepts_are_scored_by_their_differences():
     """Half the squared error of a row is half that of the difference."""
     X, y, groups = pairs(0)
     score = (
-        fgmp.FedGradMPRegressor("cv", sparsities=[8], folds="rows", random_state=3, **OWN)
+        fgmp.FedGradMPRegressor("cv", sparsities=[8], n_folds=5, random_state=3, **OWN)
         .fit(X, y, groups)
         .cv_.table["score"]
     )
@@ -451,3 +477,90 @@ def test_rounds_beside_objectives_are_those_of_rounds_one_after_another(options,
         np.testing.assert_array_equal(beside.history_[name], alone.history_[name], err_msg=name)
     sums = [[stage._replace(began="") for stage in model.exchanges_] for model in (beside, alone)]
     assert sums[0] == sums[1]
+
+
+def explained(model):
+    """What the summary says of the choice, as a sentence; "" if it says nothing."""
+    found = [note for note in model.summary().notes if "that were held out" in note]
+    return found[0] if found else ""
+
+
+@quiet
+def test_summary_says_what_the_choice_costs_beside_all_features():
+    """All features and none, as scikit-learn fits them without each fold."""
+    X, y, groups = regression_table()
+    y = y + 3 * np.random.default_rng(1).standard_normal(len(y))
+    model = fgmp.FedGradMPRegressor("cv", n_folds=5, random_state=3).fit(X, y, groups)
+    losses = held_out_losses(X, y, np.ones(len(y)), folds(X, y, groups, 5)).sum(axis=0)
+    assert 0 < model.sparsity_ < 12
+    words = f"with {model.sparsity_} features, {1 - losses[1] / losses[0]:.3f} with all 12."
+    assert explained(model).startswith("R2 on rows that were held out: ")
+    assert explained(model).endswith(words)
+    again = fgmp.FedGradMPRegressor.from_json(model.to_json())
+    assert explained(again) == explained(model)
+
+
+@quiet
+def test_summary_says_nothing_of_a_cost_that_is_not_known():
+    """All were chosen, or were not tried, or there was no choice; labels have D2."""
+    X, y, groups = regression_table()
+    for options in (dict(sparsity=3), dict(sparsities=[2, 12]), dict(sparsities=[0, 3])):
+        model = fgmp.FedGradMPRegressor(**{"sparsity": "cv", "random_state": 0, **options})
+        assert explained(model.fit(X, y, groups)) == ""
+    dense = fgmp.FedGradMPRegressor("cv", sparsities=[0, 12], random_state=0)
+    assert dense.fit(X, y, groups).sparsity_ == 12 and explained(dense) == ""
+    labels = fgmp.FedGradMPClassifier("cv", random_state=0).fit(X, y > 0, groups)
+    assert explained(labels).startswith("D2 on rows that were held out: ")
+
+
+@quiet
+@pytest.mark.parametrize(
+    "n_rows, p, largest", [(90, 9, 9), (120, 41, 20), (150, 45, 45), (300, 60, 20)]
+)
+def test_path_tries_all_features_if_it_begins_with_them(n_rows, p, largest):
+    """Up to 50 that are a third of the rows."""
+    X, y, groups = independent_table(n_rows // 10, n_features=p)
+    model = fgmp.FedGradMPRegressor("cv", n_folds=2, random_state=0).fit(X, y, groups)
+    assert model.cv_.table["sparsity"].max() == largest
+
+
+@quiet
+def test_choice_among_counts_of_many_groups_hardly_hangs_on_the_seed():
+    """Lengths of stay at 12 hospitals: weak effects, and counts that vary more than Poisson's."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(12), 30)
+    X = (rng.random((360, 5)) < [0.15, 0.9, 0.2, 0.2, 0.1]).astype(float)
+    mean = np.exp(2.2 + X @ [-0.1, 0, 0, 0.25, 0.7] + 0.2 * rng.standard_normal(12)[groups])
+    y = rng.poisson(mean * rng.gamma(2, 1 / 2, 360))
+    first, second = (
+        fgmp.FedGradMPRegressor("cv", loss="poisson", random_state=seed).fit(X, y, groups)
+        for seed in range(2)
+    )
+    assert 4 in first.support_
+    np.testing.assert_array_equal(first.support_, second.support_)
+
+
+@quiet
+@pytest.mark.parametrize("held_out", ["rows", "groups"])
+def test_clear_gain_is_not_given_up_because_three_groups_differ(held_out):
+    """One is predicted well, and two hardly: an error over three numbers hides the gain."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(3), 100)
+    X = rng.standard_normal((300, 6)) * np.array([2, 1, 1])[groups, None]
+    y = np.array([2, 0.4, 0.3])[groups] * X[:, 0] + rng.logistic(size=300) > 0
+    model = fgmp.FedGradMPClassifier("cv", folds=held_out, random_state=0).fit(X, y, groups)
+    assert 0 in model.support_
+
+
+@quiet
+@pytest.mark.parametrize("seed", [0, 2])
+def test_nearly_exact_model_has_no_features_for_what_one_fold_missed(seed):
+    """Eight of 300 features, means and variances that differ, noise of 2e-3."""
+    fed = fgmp.make_sparse_regression(
+        30, 60, 300, sparsity=8, heterogeneity=5.0, noise_variance=4e-6, rng=906
+    )
+    X = np.vstack([client.features for client in fed.clients])
+    y = np.concatenate([client.targets for client in fed.clients])
+    model = fgmp.FedGradMPRegressor("cv", fit_intercept=False, random_state=seed)
+    model.fit(X, y, np.repeat(np.arange(30), 60))
+    np.testing.assert_array_equal(model.support_, np.flatnonzero(fed.truth))

@@ -337,17 +337,12 @@ class HeldOutLosses(ClientSums):
         return np.asarray(weights @ losses)
 
     def squared_differences(self, client: Client, message: State) -> Array:
-        """Return the squares of d_j - mean d_j, of its mean or as a mean over its rows.
-
-        If clients are left out, they are what is drawn, and else rows are.
-        """
+        """Return the squares of d_j - mean d_j, as a mean over the rows of a client."""
         *models, means = message
         losses, weights = self._losses_of_rows(client, tuple(models))
         best = int(np.argmin(with_equal_scores(means)))
         differences = losses - losses[:, [best]]
         mean_difference = means - means[best]
-        if self.client_folds:
-            return np.asarray((weights @ differences - mean_difference) ** 2)
         return np.asarray(weights @ (differences - mean_difference) ** 2)
 
     def _losses_of_rows(self, client: Client, models: State) -> tuple[Array, Array]:

@@ -17,8 +17,10 @@ from .parameters import FitParameters
 from .selection_path import most_identifiable
 from .settings import FitSettings
 
-# The sparsities that "cv" chooses from.
+# The sparsities that "cv" chooses from, and all features if these are at most 50 and a third of the
+# rows: then paths begin with all, and their loss takes no further exchange.
 SPARSITIES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
+_MOST_WITH_ALL = 50
 _DEFAULT_SPARSITY = 10
 # Each C that C="cv" chooses from.
 _STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
@@ -132,8 +134,11 @@ def _grid_of_cross_validation(
     if model.sparsities is None:
         largest = max(n_rows // 2, 1)
         if n_features > n_rows:
-            largest = most_identifiable(n_rows, model.n_folds, model.sparsity)
-        return [sparsity for sparsity in SPARSITIES if sparsity <= min(n_features, largest)]
+            largest = most_identifiable(n_rows, settings.n_folds, model.sparsity)
+        grid = {sparsity for sparsity in SPARSITIES if sparsity <= min(n_features, largest)}
+        if n_features <= min(_MOST_WITH_ALL, n_rows // 3):
+            grid.add(n_features)
+        return sorted(grid)
 
     expected = "a sequence of integers, or None"
     sparsities = check_sequence("sparsities", model.sparsities, expected)

@@ -35,7 +35,7 @@ class FitParameters:
     batch_size: int | None = None
     sparsities: Sequence[int] | None = None
     folds: str = "auto"
-    n_folds: int = 5
+    n_folds: int | None = None
     min_rows: int = 5
     secure: bool = False
     private: GaussianNoise | None = None
@@ -55,7 +55,8 @@ class FitParameters:
         check_bool("secure", self.secure)
         check_option("folds", self.folds, ("auto", "rows", "groups"))
         check_bool("verbose", self.verbose, "auto")
-        check_integer("n_folds", self.n_folds, at_least=2)
+        if self.n_folds is not None:
+            check_integer("n_folds", self.n_folds, at_least=2)
         for name in ("rounds", "local_iterations", "min_rows"):
             check_integer(name, getattr(self, name))
         for name in ("cohort_size", "batch_size"):

@@ -52,6 +52,10 @@ ROWS_PER_COEFFICIENT = 2
 # Of a standard error, by which elimination measures what a feature gains. The error that is left
 # after a step is about the square of the step.
 _STEP_OF_PATH = 0.1
+# A score is as good as the best one if the difference is no more than this part of its standard
+# error, or this part of what the best one gains.
+_CLOSE_IN_ERRORS = 0.5
+_CLOSE_IN_GAINS = 1e-3
 # Rounds end if this number of them in a row stalls, and in a fold after a few rounds.
 _STALLED_ROUNDS = 3
 _FOLD_ROUNDS = 5
@@ -218,18 +222,26 @@ class SparsityPath:
     table : dict of ndarray
         One entry per sparsity and C, as columns: ``sparsity`` and ``C``; ``score``, the mean
         held-out loss (lower is better); and ``standard_error``, that of its difference from the
-        smallest score: over the held-out rows, or with ``folds="groups"`` over the groups.
+        smallest score, over the held-out rows.
     folds : {"rows", "groups"}
         What was held out.
 
     Notes
     -----
-    The choice is the smallest sparsity whose best score lies within half a standard error of the
-    smallest score, and the C of that score. The standard error is that of the difference of two
-    losses on the same rows. What makes all losses large at once, such as a hospital with hard
-    cases, is in both of them and cancels. (The standard error of one loss holds it, and chooses too
-    few features where hospitals differ.) Scores that differ by rounding alone are equal, and of
-    equal ones the first counts.
+    With l_k the held-out losses of k features, row by row, b the sparsity of the smallest mean, and
+    a the smallest sparsity, the choice is the smallest k with
+
+        mean(l_k - l_b) <= max(s_k / 2, mean(l_a - l_b) / 1000),
+
+    where s_k is the standard error of the first mean over the rows; and the C of that score. What
+    makes all losses large at once, such as a hospital with hard cases, is in both losses and
+    cancels. (The standard error of one loss holds it, and chooses too few features where hospitals
+    differ; so does one over few groups.) Where nearly all is explained, half an error is less than
+    what one fold loses that happens to miss a feature: a thousandth of the gain is no reason for
+    another one. Scores that differ by rounding alone are equal, and of equal ones the first counts.
+
+    Rows of a group are not independent, and those of a fold share a model, so that the error is no
+    test of a feature: it says which losses are as good as equal.
 
     Examples
     --------
@@ -266,7 +278,7 @@ class SparsityPath:
 
     @property
     def chosen(self) -> int:
-        """The smallest sparsity with a score within half a standard error of the best one."""
+        """The smallest sparsity whose score is as good as the best one, by the formula above."""
         return int(self.table["sparsity"][self._chosen_row])
 
     @property
@@ -275,13 +287,27 @@ class SparsityPath:
         return float(self.table["C"][self._chosen_row])
 
     @property
+    def explained(self) -> dict[int, float]:
+        """By sparsity 1 - score / score(0), the share of the held-out loss that it explains.
+
+        It is R^2 for squares, and D^2, the share of the deviance, for labels, where a score is half
+        a deviance. It is empty if no model without features was tried, or this has no loss.
+        """
+        rows = self._best_rows()
+        score = self.table["score"][rows]
+        if self.table["sparsity"][rows[0]] > 0 or not score[0]:
+            return {}
+        return dict(zip(self.table["sparsity"][rows].tolist(), 1 - score / score[0], strict=True))
+
+    @property
     def _chosen_row(self) -> int:
         """The row of the table that is chosen."""
-        score = with_equal_scores(self.table["score"])
-        distance = score - score.min()
-        is_close = (distance <= self.table["standard_error"] / 2) | (distance == 0)
         rows = self._best_rows()
-        return int(rows[is_close[rows]][0])
+        score = with_equal_scores(self.table["score"])
+        distance = (score - score.min())[rows]
+        errors = _CLOSE_IN_ERRORS * self.table["standard_error"][rows]
+        is_close = distance <= np.maximum(errors, _CLOSE_IN_GAINS * distance[0])
+        return int(rows[is_close][0])
 
     def _best_rows(self) -> IndexArray:
         """Return the row of the best C of each sparsity, by increasing sparsity."""
@@ -335,9 +361,7 @@ def initial_size(settings: FitSettings, grid: Sequence[int]) -> InitialSize:
     wanted = max(_LEAST_INITIAL, ceil(2.5 * largest))
     n_features = max(min(p, wanted, round(n_rows) // 3), largest, 1)
     if settings.n_features > n_rows:  # then 3 T features may interpolate the rows that train
-        reach = most_identifiable(
-            round(n_rows), settings.parameters.n_folds, settings.parameters.sparsity
-        )
+        reach = most_identifiable(round(n_rows), settings.n_folds, settings.parameters.sparsity)
         n_features = max(min(n_features, reach), largest, 1)
 
     needed = ROWS_PER_COEFFICIENT * settings.n_coefficients_per_client(n_features)
@@ -581,33 +605,17 @@ def score_path(
             "sparsity": np.repeat(grid, len(settings.strengths)),
             "C": np.tile(settings.strengths, len(grid)),
             "score": score * unit,
-            "standard_error": np.sqrt(squares * _per_square(settings, weights / share)) * unit,
+            "standard_error": np.sqrt(squares / settings.n_counted) * unit,
         },
         settings.folds,
     )
-
-
-def _per_square(settings: FitSettings, shares: Array) -> float:
-    """Return the variance of a mean for each unit of the mean square of what is averaged.
-
-    Parameters
-    ----------
-    settings : FitSettings
-        The fit. With folds of groups clients are averaged, and else rows.
-    shares : ndarray, shape (n_clients,)
-        Weights of the clients that hold out rows, which sum to one.
-    """
-    if settings.folds == "groups":
-        n_clients = len(shares)
-        return float(shares @ shares) * n_clients / (n_clients - 1)
-    return 1 / settings.n_counted
 
 
 def _group_folds(session: Session) -> list[GroupFold]:
     """Return folds of whole clients, or raise a ValueError if there are too few clients."""
     settings = session.settings
     n_clients = len(settings.info.n_rows)
-    n_folds = n_group_folds(n_clients, settings.parameters.n_folds, settings.parameters.secure)
+    n_folds = n_group_folds(n_clients, settings.n_folds, settings.parameters.secure)
     if n_folds < 2:
         expected = "four, of whom masks hide two and two" if settings.parameters.secure else "two"
         raise ValueError(
@@ -622,7 +630,7 @@ def _row_folds(session: Session) -> list[Fold]:
     """Return folds of rows; raise a ValueError if no client holds out any, and warn if few do."""
     min_rows = session.clients.min_rows
     folds_by_client = _folds_by_client(session)
-    _check_folds(folds_by_client, session.settings.parameters.n_folds, min_rows)
+    _check_folds(folds_by_client, session.settings.n_folds, min_rows)
     if session.settings.parameters.secure:
         _check_folds_under_masks(folds_by_client, min_rows)
     n_folds = int(folds_by_client.max())
@@ -635,7 +643,7 @@ def _folds_by_client(session: Session) -> IndexArray:
     Under masks no client deals more than another one: the rows of a fold that one client alone
     holds out are the difference of two sums.
     """
-    n_folds = session.settings.parameters.n_folds
+    n_folds = session.settings.n_folds
     min_rows = session.clients.min_rows
     folds = np.array([n_folds_of(m, n_folds, min_rows) for m in session.settings.info.n_rows])
     if session.settings.parameters.secure and len(folds) > 1:
@@ -644,21 +652,19 @@ def _folds_by_client(session: Session) -> IndexArray:
 
 
 def _check_folds(folds_by_client: Array, n_folds: int, min_rows: int) -> None:
-    """Raise a ValueError if no client holds out rows, and warn if some have fewer folds."""
-    holds_out = folds_by_client > 0
-    if not holds_out.any():
+    """Raise a ValueError if no client holds out rows, and warn if some hold out none."""
+    n_without = np.count_nonzero(folds_by_client == 0)
+    if n_without == len(folds_by_client):
         raise ValueError(
             f"n_folds is {n_folds}, and no group has rows for two folds of min_rows={min_rows}; "
             "expected larger groups, a smaller min_rows, or a sparsity that is a number"
         )
-    if len(folds_by_client) > 1 and folds_by_client.min() < n_folds:
-        n_small = np.count_nonzero(folds_by_client < n_folds)
+    if n_without:
         advise_once(
             "few folds",
-            f"{n_small} of {len(folds_by_client)} groups have fewer than n_folds * min_rows = "
-            f"{n_folds * min_rows} rows: they deal fewer folds, and "
-            f"{np.count_nonzero(~holds_out)} hold out nothing, or sums would show fewer than "
-            "min_rows rows; a smaller n_folds helps",
+            f"{n_without} of {len(folds_by_client)} groups have fewer than 2 * min_rows = "
+            f"{2 * min_rows} rows: they hold out nothing, or sums would show fewer than min_rows "
+            'rows. The others choose; folds="groups" holds out all',
         )
 
 

@@ -19,10 +19,17 @@ from ..sparse_model import Array
 from .bootstrap import check_training_data, clients_of
 from .covariance import MAX_COEFFICIENTS, Covariance
 from .defaults import aggregator_of, settings_of
-from .fitted import SELECTED_BY, LinearModel, names_of_features, words_on_columns
+from .fitted import (
+    SELECTED_BY,
+    LinearModel,
+    always_included,
+    names_of_features,
+    words_on_columns,
+)
 from .fitting import refit_without_ridge
 from .plots import draw_forest
 from .session import Session, report_nothing
+from .settings import n_choices
 
 # With fewer clusters a cluster sandwich is on average too small by more than a little (Cameron and
 # Miller, A Practitioner's Guide to Cluster-Robust Inference, 2015, section VI).
@@ -446,6 +453,7 @@ def _notes(model: LinearModel, covariance: Covariance, level: float) -> tuple[st
             "features as if they had been named before the data were seen, and are too narrow "
             "otherwise. bootstrap() shows how often a feature is chosen."
         )
+    notes += _notes_on_sparsity(model)
     if model.method_ != "all":
         notes.append(f"Selected by {SELECTED_BY[model.method_]}.")
     if covariance.is_ridge:
@@ -467,6 +475,23 @@ def _notes(model: LinearModel, covariance: Covariance, level: float) -> tuple[st
             "version has no dispersion."
         )
     return (*notes, *_notes_on_weights(model, covariance))
+
+
+def _notes_on_sparsity(model: LinearModel) -> list[str]:
+    """Return what the choice costs where rows, or groups, were held out, if "cv" tried all."""
+    if model.sparsity != "cv" or not hasattr(model, "cv_"):
+        return []
+    explained = model.cv_.explained
+    block_of = model.encoding_.block_of() if hasattr(model, "encoding_") else None
+    most = n_choices(np.shape(model.coef_)[-1], always_included(model), block_of)
+    chosen = model.cv_.chosen
+    if most not in explained or chosen == most:
+        return []
+    score = "D2" if _name_of_ratio(model) else "R2"
+    return [
+        f"{score} on {model.cv_.folds} that were held out: {explained[chosen]:.3f} with {chosen} "
+        f"features, {explained[most]:.3f} with all {most}."
+    ]
 
 
 def _notes_on_intervals(model: LinearModel, covariance: Covariance, level: float) -> list[str]:

@@ -1,0 +1,338 @@
+"""How surely `sparsity="cv"` chooses, and what its choice costs at groups that were left out.
+
+    choice.py after                measures all, and writes a file for each in choice/
+    choice.py before Exam few      some, under another name; the rest stays as it is
+    choice.py --show               prints the table that README.md has
+
+Fourteen tables: those of `eight_tables`, four more of R packages, and the four hospitals. Nine kinds
+are simulated, and each is drawn three times. Agreement is the mean Jaccard index of the features
+that seeds choose on all rows (of the first draw). The score is the share of the deviance, or of
+the squares, that a model explains at new groups beyond the mean of the rows that train.
+"""
+
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from eight_tables import TABLES, SiteTable, _frame, hospitals, splits, with_means
+from scipy.special import xlogy
+
+import fgmp
+
+RESULTS = Path(__file__).resolve().parent / "choice"
+Array = np.ndarray[Any, Any]
+Split = tuple[SiteTable, SiteTable]
+
+# Fits of these take seconds: four seeds instead of ten.
+_SLOW = ("cancer", "guImmun", "bdf", "STAR", "los")
+_N_DRAWS = 3
+
+
+# Tables of R packages beside the eight.
+
+
+def _medpar(target: str) -> SiteTable:
+    """Stays in 54 hospitals of Arizona: deaths, or lengths of stay."""
+    frame = _frame("COUNT", "medpar")
+    columns = ["hmo", "white", "age80", "type2", "type3"]
+    X, y = frame[columns].to_numpy(float), frame[target].to_numpy(float)
+    return SiteTable(X, y, frame["provnum"].to_numpy(str), target == "died", columns)
+
+
+def lung() -> SiteTable:
+    """Deaths within a year of patients with lung cancer at 18 institutions."""
+    frame = _frame("survival", "cancer")
+    is_known = (frame["time"] >= 365) | (frame["status"] == 2)
+    frame = frame[is_known & frame["inst"].notna()]
+    columns = "age sex ph.ecog ph.karno pat.karno meal.cal wt.loss".split()
+    X = frame[columns].to_numpy(float)
+    is_missing = np.isnan(X)
+    is_often = is_missing.sum(axis=0) >= 5
+    X = np.column_stack([X, is_missing[:, is_often]])
+    y = (frame["time"] < 365).to_numpy(int)
+    return SiteTable(X, y, frame["inst"].to_numpy(int).astype(str), True, columns)
+
+
+def crime() -> SiteTable:
+    """The logarithm of crimes in 90 counties of North Carolina, in seven years each."""
+    import pandas as pd
+
+    frame = _frame("plm", "Crime")
+    logs = [name for name in frame.columns if name.startswith("l")]
+    columns = pd.get_dummies(frame.drop(columns=["rownames", "county", "crmrte", *logs]))
+    y = frame["lcrmrte"].to_numpy(float)
+    return SiteTable(columns.to_numpy(float), y, frame["county"].to_numpy(str), False, [])
+
+
+OTHERS: dict[str, Callable[[], SiteTable]] = {
+    "hospitals": hospitals,
+    "died": lambda: _medpar("died"),
+    "los": lambda: _medpar("los"),
+    "lung": lung,
+    "Crime": crime,
+}
+
+
+# Simulated kinds.
+
+
+class Kind(NamedTuple):
+    """A simulated table of `n_groups` groups with `m` rows of `p` standard normal columns.
+
+    The first `k` columns matter, by coefficients of random sign: `size` times the powers of `decay`.
+    The coefficients, the means of the columns, and the level differ between groups by the standard
+    deviations `slopes`, `means` and `levels`. Neighbours have the correlation `rho`. Numbers have
+    noise of the deviation `noise`, and counts weights of a gamma distribution of variance one.
+    """
+
+    what: str
+    n_groups: int
+    m: int
+    p: int
+    k: int
+    size: float
+    decay: float = 1.0
+    noise: float = 2.0
+    slopes: float = 0.0
+    means: float = 0.0
+    levels: float = 0.0
+    rho: float = 0.0
+
+
+KINDS = {
+    "strong": Kind("number", 20, 30, 50, 8, 0.6, levels=0.5),
+    "weak": Kind("number", 20, 40, 50, 50, 0.8, decay=0.75),
+    "dense": Kind("number", 20, 40, 30, 30, 0.12, noise=1.5),
+    "correlated": Kind("number", 12, 40, 40, 6, 0.7, noise=3.0, rho=0.8),
+    "slopes": Kind("number", 15, 40, 30, 8, 0.6, slopes=0.25, means=0.5, levels=0.5),
+    "few groups": Kind("binary", 4, 80, 25, 6, 0.6, means=0.5, levels=0.5),
+    "rare": Kind("binary", 12, 80, 30, 8, 0.6, levels=-2.0),
+    "counts": Kind("count", 20, 30, 15, 4, 0.15, means=0.5),
+    "noise": Kind("number", 20, 25, 30, 0, 0.0),
+}
+
+
+def simulate(kind: Kind, seed: int, n_groups: int, is_new: bool) -> SiteTable:
+    """Return a table of a kind; new groups have the same coefficients on average."""
+    signs = np.random.default_rng([1, seed]).choice([-1, 1], kind.k)
+    rng = np.random.default_rng([2 + is_new, seed])
+    common = np.zeros(kind.p)
+    common[: kind.k] = signs * kind.size * kind.decay ** np.arange(kind.k)
+    tables, targets = [], []
+    for _ in range(n_groups):
+        X = rng.normal(size=(kind.m, kind.p))
+        for j in range(1, kind.p):
+            X[:, j] = kind.rho * X[:, j - 1] + np.sqrt(1 - kind.rho**2) * X[:, j]
+        X += kind.means * rng.normal(size=kind.p)
+        coefficients = common + kind.slopes * rng.normal(size=kind.p) * (common != 0)
+        level = kind.levels * (abs(rng.normal()) if kind.levels < 0 else rng.normal())
+        tables.append(X)
+        targets.append(_draw(kind, X @ coefficients + level, rng))
+    sites = np.repeat(np.arange(n_groups), kind.m).astype(str)
+    y = np.concatenate(targets)
+    return SiteTable(np.vstack(tables), y, sites, kind.what == "binary", [])
+
+
+def _draw(kind: Kind, predictor: Array, rng: np.random.Generator) -> Array:
+    """Return numbers, classes or counts with a linear predictor."""
+    m = len(predictor)
+    if kind.what == "binary":
+        return (predictor + rng.logistic(size=m) > 0).astype(int)
+    if kind.what == "count":
+        return rng.poisson(np.exp(1 + predictor) * rng.gamma(1, 1, m)).astype(float)
+    return predictor + kind.noise * rng.normal(size=m)
+
+
+# What is compared.
+
+
+def _ours(what: str, sparsity: int | str, seed: int = 0, **options: Any) -> Any:
+    """Return our estimator."""
+    if what == "binary":
+        return fgmp.FedGradMPClassifier(sparsity, random_state=seed, **options)
+    options["loss"] = "poisson" if what == "count" else "squared"
+    return fgmp.FedGradMPRegressor(sparsity, random_state=seed, **options)
+
+
+def _pooled(what: str) -> dict[str, Any]:
+    """Return peers on pooled rows, whose penalty is chosen by ten folds of rows."""
+    from sklearn.linear_model import (
+        ElasticNetCV,
+        LassoCV,
+        LogisticRegressionCV,
+        PoissonRegressor,
+        RidgeCV,
+    )
+    from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
+
+    if what == "number":
+        folds = KFold(10, shuffle=True, random_state=0)
+        return {
+            "l1": LassoCV(cv=folds, max_iter=3000),
+            "l2": RidgeCV(np.geomspace(0.01, 1000, 16), cv=folds),
+            "elastic net": ElasticNetCV(l1_ratio=0.5, cv=folds, max_iter=3000),
+        }
+    if what == "count":
+        alphas = {"alpha": np.geomspace(1e-4, 10, 11)}
+        return {"l2": GridSearchCV(PoissonRegressor(max_iter=300), alphas, cv=10)}
+    options: dict[str, Any] = {
+        "Cs": np.geomspace(0.003, 3, 7),
+        "cv": StratifiedKFold(10, shuffle=True, random_state=0),
+        "scoring": "neg_log_loss",
+        "random_state": 0,
+        "use_legacy_attributes": False,
+    }
+    return {
+        "l1": LogisticRegressionCV(solver="liblinear", l1_ratios=(1,), **options),
+        "l2": LogisticRegressionCV(l1_ratios=(0,), max_iter=500, **options),
+    }
+
+
+def arms(what: str, label: str, n_groups: int) -> dict[str, Any]:
+    """Return what is fitted without the new groups: "cv" only, unless it is what comes after."""
+    found = {"cv": _ours(what, "cv")}
+    if label == "after":
+        other = "rows" if n_groups >= 10 else "groups"
+        found |= {"other folds": _ours(what, "cv", folds=other)}
+        found |= {"five": _ours(what, 5), "all": _ours(what, "all"), **_pooled(what)}
+    return found
+
+
+def score(what: str, model: Any, train: SiteTable, new: SiteTable) -> tuple[float, float]:
+    """Return the loss of a model at new groups, and that of the mean of the rows that train."""
+    mean = np.full(len(new.y), train.y.mean())
+    if what == "binary":
+        p = model.predict_proba(new.X)[:, 1].clip(1e-9, 1 - 1e-9)
+        losses = [-np.log(np.where(new.y == 1, q, 1 - q)).sum() for q in (p, mean)]
+    elif what == "count":
+        losses = [(xlogy(new.y, new.y / q) - new.y + q).sum() for q in (model.predict(new.X), mean)]
+    else:
+        losses = [((new.y - q) ** 2).sum() for q in (model.predict(new.X), mean)]
+    return float(losses[0]), float(losses[1])
+
+
+def _size(model: Any) -> int:
+    """Return the number of features of a model."""
+    if hasattr(model, "support_"):
+        return len(model.support_)
+    last = getattr(model[-1], "best_estimator_", model[-1])
+    return int(np.count_nonzero(np.abs(np.atleast_2d(last.coef_)).max(axis=0)))
+
+
+def fit(model: Any, table: SiteTable) -> Any:
+    """Return a model that is fitted to a table; one of pooled rows in standardised units."""
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    if hasattr(model, "sparsity"):
+        return model.fit(table.X, table.y, groups=table.sites)
+    return make_pipeline(StandardScaler(), model).fit(table.X, table.y)
+
+
+def train_and_new(name: str) -> Iterator[Split]:
+    """Yield tables that train, and new groups."""
+    if name in KINDS:
+        for draw in range(_N_DRAWS):
+            kind = KINDS[name]
+            yield simulate(kind, draw, kind.n_groups, False), simulate(kind, draw, 100, True)
+        return
+    table = (TABLES | OTHERS)[name]()
+    for train, left_out in splits(table):
+        X = with_means(table.X, train)
+        yield _rows(table, X, train), _rows(table, X, left_out)
+
+
+def _rows(table: SiteTable, X: Array, rows: Array) -> SiteTable:
+    """Return some of the rows."""
+    return table._replace(X=X[rows], y=table.y[rows], sites=table.sites[rows])
+
+
+def whole(name: str) -> SiteTable:
+    """Return all rows, or the first draw of a kind."""
+    if name in KINDS:
+        return next(train_and_new(name))[0]
+    table = (TABLES | OTHERS)[name]()
+    return table._replace(X=with_means(table.X, np.arange(len(table.X))))
+
+
+def what_of(name: str) -> str:
+    """Return what the targets of a table are: "number", "binary" or "count"."""
+    if name in KINDS:
+        return KINDS[name].what
+    if name == "los":
+        return "count"
+    return "binary" if (TABLES | OTHERS)[name]().is_binary else "number"
+
+
+def agreement(what: str, table: SiteTable, n_seeds: int) -> dict[str, Any]:
+    """Return the mean Jaccard index of the features that seeds choose, and how many they are."""
+    models = [fit(_ours(what, "cv", seed), table) for seed in range(n_seeds)]
+    chosen = [frozenset(model.support_.tolist()) for model in models]
+    indices = [len(a & b) / len(a | b) if a | b else 1.0 for a, b in combinations(chosen, 2)]
+    return {"jaccard": float(np.mean(indices)), "sizes": [len(one) for one in chosen]}
+
+
+def measure(name: str, label: str) -> dict[str, Any]:
+    """Return the agreement of the choice, and for each arm the score and the number of features."""
+    what = what_of(name)
+    found: dict[str, Any] = agreement(what, whole(name), 4 if name in _SLOW else 10)
+    losses: dict[str, list[tuple[float, float, int]]] = {}
+    for train, new in train_and_new(name):
+        for arm, model in arms(what, label, len(np.unique(train.sites))).items():
+            try:
+                fitted = fit(model, train)
+            except ValueError as error:  # no group has rows for two folds
+                print(f"  {arm}: {error}")
+                continue
+            losses.setdefault(arm, []).append((*score(what, fitted, train, new), _size(fitted)))
+    for arm, rows in losses.items():
+        of_model, of_mean, sizes = np.transpose(rows)
+        found[arm] = {
+            "score": float(1 - of_model.sum() / of_mean.sum()),
+            "features": float(sizes.mean()),
+        }
+    return found
+
+
+def show() -> str:
+    """Return the table of all measures as Markdown."""
+    results = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
+    columns = ["cv", "other folds", "five", "all", "l1", "l2", "elastic net"]
+    lines = [f"| table | agreement | features | {' | '.join(['cv before', *columns])} |"]
+    lines += ["|---" * (4 + len(columns)) + "|"]
+    for name in [*TABLES, *OTHERS, *KINDS]:
+        if name not in results:
+            continue
+        before, after = (results[name].get(label, {}) for label in ("before", "after"))
+        pairs = [
+            " to ".join(f"{one[key]:.2f}" for one in (before, after) if one) for key in ("jaccard",)
+        ]
+        pairs.append(" to ".join(f"{one['cv']['features']:.1f}" for one in (before, after) if one))
+        scores = [before.get("cv"), *(after.get(column) for column in columns)]
+        pairs += [f"{one['score']:.3f}" if one else "" for one in scores]
+        lines.append(f"| {name} | {' | '.join(pairs)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure the tables that are named under a label, or show what is measured."""
+    warnings.simplefilter("ignore")
+    label, *names = sys.argv[1:]
+    if label != "--show":
+        RESULTS.mkdir(exist_ok=True)
+        for name in names or [*KINDS, *OTHERS, *TABLES]:
+            path = RESULTS / f"{name}.json"
+            known = json.loads(path.read_text()) if path.exists() else {}
+            known[label] = measure(name, label)
+            path.write_text(json.dumps(known, indent=1) + "\n")
+            print(name, known[label], flush=True)
+    print(show())
+
+
+if __name__ == "__main__":
+    main()
