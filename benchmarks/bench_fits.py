@@ -101,7 +101,7 @@ def _contestant(name: str) -> tuple[Any, bool]:
     if name in FITS:
         from fgmp.estimators import FedGradMPClassifier
 
-        return FedGradMPClassifier(FITS[name][0], random_state=0), True
+        return FedGradMPClassifier(FITS[name][0], n_folds=5, random_state=0), True  # as abess
     if name.startswith("abess"):
         from abess import LogisticRegression as BestSubset
 

@@ -329,8 +329,8 @@ def test_path_chooses_the_first_that_is_as_good_as_the_best(columns, unit, facto
     for k in range(chosen + 1):
         loss = score[k] - score.min()
         gain = score[0] - score.min()
-        is_close = loss <= error[k] / 2 or loss <= gain / 1000
-        is_edge = np.isclose([error[k] / 2, gain / 1000], loss, rtol=1e-6, atol=1e-8).any()
+        is_close = loss <= error[k] / 2 or loss <= gain / 2000
+        is_edge = np.isclose([error[k] / 2, gain / 2000], loss, rtol=1e-6, atol=1e-8).any()
         assert is_close == (k == chosen) or is_edge
     other = path_of(numbers, np.ones(len(score)), score, factor * error).chosen
     assert (other <= chosen) if factor >= 1 else (other >= chosen)
@@ -438,7 +438,9 @@ def test_pairs_with_own_intercepts_are_scored_by_their_differences():
     """Half the squared error of a row is half that of the difference."""
     X, y, groups = pairs(0)
     score = (
-        fgmp.FedGradMPRegressor("cv", sparsities=[8], n_folds=5, random_state=3, **OWN)
+        fgmp.FedGradMPRegressor(
+            "cv", sparsities=[8], folds="rows", n_folds=5, random_state=3, **OWN
+        )
         .fit(X, y, groups)
         .cv_.table["score"]
     )
@@ -553,7 +555,7 @@ def test_clear_gain_is_not_given_up_because_three_groups_differ(held_out):
 
 
 @quiet
-@pytest.mark.parametrize("seed", [0, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_nearly_exact_model_has_no_features_for_what_one_fold_missed(seed):
     """Eight of 300 features, means and variances that differ, noise of 2e-3."""
     fed = fgmp.make_sparse_regression(

@@ -55,7 +55,7 @@ _STEP_OF_PATH = 0.1
 # A score is as good as the best one if the difference is no more than this part of its standard
 # error, or this part of what the best one gains.
 _CLOSE_IN_ERRORS = 0.5
-_CLOSE_IN_GAINS = 1e-3
+_CLOSE_IN_GAINS = 5e-4
 # Rounds end if this number of them in a row stalls, and in a fold after a few rounds.
 _STALLED_ROUNDS = 3
 _FOLD_ROUNDS = 5
@@ -231,14 +231,14 @@ class SparsityPath:
     With l_k the held-out losses of k features, row by row, b the sparsity of the smallest mean, and
     a the smallest sparsity, the choice is the smallest k with
 
-        mean(l_k - l_b) <= max(s_k / 2, mean(l_a - l_b) / 1000),
+        mean(l_k - l_b) <= max(s_k / 2, mean(l_a - l_b) / 2000),
 
     where s_k is the standard error of the first mean over the rows; and the C of that score. What
     makes all losses large at once, such as a hospital with hard cases, is in both losses and
     cancels. (The standard error of one loss holds it, and chooses too few features where hospitals
     differ; so does one over few groups.) Where nearly all is explained, half an error is less than
-    what one fold loses that happens to miss a feature: a thousandth of the gain is no reason for
-    another one. Scores that differ by rounding alone are equal, and of equal ones the first counts.
+    what one fold loses that happens to miss a feature: half a thousandth of the gain is no reason
+    for another one. Scores that differ by rounding alone are equal, and of equal ones the first counts.
 
     Rows of a group are not independent, and those of a fold share a model, so that the error is no
     test of a feature: it says which losses are as good as equal.
