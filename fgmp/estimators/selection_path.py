@@ -31,7 +31,7 @@ from ..solvers import GradientDescent
 from ..sparse_model import Array, IndexArray, SparseModel
 from .client_sums import HeldOutLosses, with_equal_scores
 from .clients import FitClients, Fold, GroupFold, Standardization
-from .folds import deal_clients, n_folds_of, n_group_folds, training_transport
+from .folds import deal_clients, n_folds_of, training_transport
 from .newton_steps import take_newton_steps
 from .session import TOTALS, Session
 from .settings import FitSettings
@@ -615,7 +615,7 @@ def _group_folds(session: Session) -> list[GroupFold]:
     """Return folds of whole clients, or raise a ValueError if there are too few clients."""
     settings = session.settings
     n_clients = len(settings.info.n_rows)
-    n_folds = n_group_folds(n_clients, settings.n_folds, settings.parameters.secure)
+    n_folds = settings.n_folds
     if n_folds < 2:
         expected = "four, of whom masks hide two and two" if settings.parameters.secure else "two"
         raise ValueError(

@@ -10,6 +10,7 @@ from ..data import ProblemInfo
 from ..losses import Loss
 from ..selection import PerAtom, PerBlock, PerOutput, Selection
 from ..sparse_model import Array, SparseModel
+from .folds import n_group_folds
 from .parameters import FitParameters
 
 # While features are selected the ridge is larger, and never zero for a loss of labels: merged
@@ -94,8 +95,11 @@ class FitSettings:
 
     @property
     def n_folds(self) -> int:
-        """The most folds."""
-        return self.parameters.n_folds or _N_FOLDS[self.folds]
+        """The most folds; of groups below 2 if there are too few of them."""
+        n_folds = self.parameters.n_folds or _N_FOLDS[self.folds]
+        if self.folds == "rows":
+            return n_folds
+        return n_group_folds(len(self.info.n_rows), n_folds, self.parameters.secure)
 
     @property
     def is_private(self) -> bool:
