@@ -110,7 +110,7 @@ KINDS = {
     "dense": Kind("number", 20, 40, 30, 30, 0.12, noise=1.5),
     "correlated": Kind("number", 12, 40, 40, 6, 0.7, noise=3.0, rho=0.8),
     "slopes": Kind("number", 15, 40, 30, 8, 0.6, slopes=0.25, means=0.5, levels=0.5),
-    "few groups": Kind("binary", 4, 80, 25, 6, 0.6, means=0.5, levels=0.5),
+    "few": Kind("binary", 4, 80, 25, 6, 0.6, means=0.5, levels=0.5),
     "rare": Kind("binary", 12, 80, 30, 8, 0.6, levels=-2.0),
     "counts": Kind("count", 20, 30, 15, 4, 0.15, means=0.5),
     "noise": Kind("number", 20, 25, 30, 0, 0.0),
