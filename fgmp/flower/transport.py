@@ -346,13 +346,16 @@ class OverFlower(AskingTransport):
         self, asked: Sequence[_Asked], indices: Sequence[Sequence[int]]
     ) -> list[dict[int, Reply]]:
         """Send questions to some of their clients, and return the reply to each of them."""
-        parts: dict[int, list[int]] = {}  # of each client which questions it is sent
+        parts: dict[
+            int, list[tuple[int, int]]
+        ] = {}  # of each node: questions, and who it is in each
         for number, of_question in enumerate(indices):
             for index in of_question:
-                parts.setdefault(index, []).append(number)
+                node = asked[number].transport.nodes[index]
+                parts.setdefault(node, []).append((number, index))
         contents = {
-            self.nodes[index]: content_of_parts([asked[number].content(index) for number in of])
-            for index, of in parts.items()
+            node: content_of_parts([asked[number].content(index) for number, index in of])
+            for node, of in parts.items()
         }
         kinds = {_MESSAGE_TYPES[one.ask] for one in asked}
         kind = kinds.pop() if len(kinds) == 1 else _MESSAGE_TYPES["answer"]
@@ -360,8 +363,9 @@ class OverFlower(AskingTransport):
         arrived = self._mailbox.poll(kind, contents, self.deadline, most_bytes)
 
         def reply_to(number: int, index: int) -> Reply:
-            of = parts[index]
-            return arrived[self.nodes[index]].to_each(len(of))[of.index(number)]
+            node = asked[number].transport.nodes[index]
+            of = parts[node]
+            return arrived[node].to_each(len(of))[of.index((number, index))]
 
         return [
             {index: reply_to(number, index) for index in of_question}
