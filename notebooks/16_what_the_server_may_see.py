@@ -177,8 +177,8 @@ print("the difference:", (wire[0] + wire[1] - opened) % 256, "and the sum of the
 #
 # `simulate(..., aggregator=fgmp.SecureSum())` does this with X25519 keys, ChaCha20 masks and Shamir's shares; the
 # estimators do it with `secure=True`. Clients agree on keys once in a run. The first sum of a session takes four trips
-# between the server and the clients, and each later one a single one, until a client is lost and a new session begins. A sum
-# that, together with earlier ones, would reveal a single client is not opened.
+# between the server and the clients, and each later one a single one, until a client is lost and a new session begins.
+# A sum that, together with earlier ones, would reveal a single client is not opened.
 #
 # Ten clients find five of a thousand atoms, and each is lost in a round with probability 0.1:
 
