@@ -510,8 +510,8 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         tau, the number of features: from 0 to all. ``"cv"`` chooses it by cross-validation
         (`folds`): the smallest one whose loss is within half a standard error of the best, where
         the error is that of the difference of the two, or within half a thousandth of what the
-        best gains. ``"all"`` is the dense model, by the same sums, for up to 5,000 features. None is 10,
-        or all if there are fewer.
+        best gains. ``"all"`` is the dense model, by the same sums, for up to 5,000 features. None
+        is 10, or all if there are fewer.
     method : {"auto", "fedgradmp", "shared"}
         The method that selects the features. ``"auto"`` is `fgmp.FedGradMP`, in which each client
         selects and the server averages. Its clients solve least squares exactly if the smallest

@@ -238,7 +238,8 @@ class SparsityPath:
     cancels. (The standard error of one loss holds it, and chooses too few features where hospitals
     differ; so does one over few groups.) Where nearly all is explained, half an error is less than
     what one fold loses that happens to miss a feature: half a thousandth of the gain is no reason
-    for another one. Scores that differ by rounding alone are equal, and of equal ones the first counts.
+    for another one. Scores that differ by rounding alone are equal, and of equal ones the first
+    counts.
 
     Rows of a group are not independent, and those of a fold share a model, so that the error is no
     test of a feature: it says which losses are as good as equal.
