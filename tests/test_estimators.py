@@ -59,12 +59,12 @@ def test_group_of_weight_zero_takes_no_part(make):
 
 @each_estimator
 def test_first_exchange_of_a_fit_sends_sizes_means_and_squares(make):
-    """Three numbers for each column and target of each group, and a step number on the way down."""
+    """Each group sends three numbers for each column and target; units and means come back."""
     X, y, groups = TABLES[make]()
     model = make(3).fit(X, y, groups, sample_weight=(groups != 2).astype(float))
     n_targets = 1 if make is fgmp.FedGradMPRegressor else 2
     assert model.history_["bytes_up"][0] == 5 * 8 * 3 * (12 + n_targets)
-    assert model.history_["bytes_down"][0] == 5 * (8 * 3 * (12 + n_targets) + 4)
+    assert model.history_["bytes_down"][0] == 5 * (4 + 8 * 2 * (12 + n_targets))
 
 
 def test_intercept_is_the_mean_of_those_of_the_groups():
