@@ -131,11 +131,11 @@ print(*textwrap.wrap(", ".join(names[model.support_]), 60), sep="\n")
 # many columns the hospitals would add up gradients instead (method 'shared'); the argument `method` overrides this
 # choice.
 #
-# To choose the number of features, each hospital holds out one of ten folds of its rows. A model is fitted to the other
-# rows of all hospitals and judged on the rows held out, of which only the loss is sent. The choice is the smallest number
-# whose loss is within half a standard error of the lowest, where the error is that of the difference of the two, or
-# within half a thousandth of what the lowest gains over no features. (The rule was fixed on simulated tables and on
-# others, [in the benchmarks](../benchmarks/README.md).)
+# To choose the number of features, each hospital holds out one of ten folds of its rows. A model is fitted to the
+# other rows of all hospitals and judged on the rows held out, of which only the loss is sent. The choice is the
+# smallest number whose loss is within half a standard error of the lowest, where the error is that of the difference
+# of the two, or within half a thousandth of what the lowest gains over no features. (The rule was fixed on simulated
+# tables and on others, [in the benchmarks](../benchmarks/README.md).)
 
 # %% tags=["hide-input"]
 if hasattr(model, "cv_"):
@@ -153,9 +153,9 @@ if hasattr(model, "cv_"):
 # clusters, and behind them the coefficient with its standard errors. They come from sums of the fit, so they are there
 # after a fit over a network and under masks, too. Its notes say what they leave out: the coefficients are **ridge
 # estimates**, and no error accounts for the selection of features. Nor does an error say what a gap means: the odds
-# ratio of "fbs is missing" is 3.4, because this blood sugar is missing for 61 % of Switzerland, where nearly all are ill.
-# The largest, 284, is that of "restecg is missing", a column of two patients. Its interval by the model, from almost 0 to
-# a billion, rightly says nothing; the one by hospitals is much too narrow: no interval holds for so few.
+# ratio of "fbs is missing" is 3.4, and this blood sugar is missing for 61 % of Switzerland, where nearly all are
+# ill. The largest, 284, is that of "restecg is missing", a column of two patients. Its interval by the model, from
+# almost 0 to a billion, rightly says nothing; the one by hospitals is much too narrow: no interval holds for so few.
 
 # %%
 model.summary()
@@ -173,9 +173,10 @@ print("ill where restecg is missing:", y[table["restecg"].isna()])
 
 # %% [markdown]
 # With five features the ridge does little: without it the same columns are selected, and no odds ratio changes by more
-# than a twentieth. With all of them maximum likelihood has no finite answer, and a fit says so in an error: because both
-# patients without `restecg` are ill, the likelihood grows with the coefficient of that gap for ever. And as `thalach` and
-# `exang` are missing for the same 55 patients, the ridge alone decides how two equal columns share one effect.
+# than a twentieth. With all of them maximum likelihood has no finite answer, and a fit says so in an error: because
+# both patients without `restecg` are ill, the likelihood grows with the coefficient of that gap for ever. And as
+# `thalach` and `exang` are missing for the same 55 patients, the ridge alone decides how two equal columns share one
+# effect.
 #
 # To test the choice, we draw patients with replacement within each hospital, choose the number of features and fit
 # again, and see which are selected. (Over a network `fgmp.flower.bootstrap_over` draws whole hospitals, of which there
@@ -278,10 +279,10 @@ alt(fig, """AUC, calibration intercept and calibration slope of three models at 
 # come from the same sums; and on average it is as good as the $\ell_1$ penalty on pooled rows.
 #
 # **Fewer features cost a little.** Three hospitals choose fewer than four do, and with their choice the AUC at the
-# fourth is lower at each of the four, by at most 0.02; five given features lose little more on average. The rule for the
-# choice is how well new patients of *known* hospitals are predicted (`folds="rows"`, the default below ten groups).
-# Whether a *new* hospital is predicted well is another question (`folds="groups"`), for which four hospitals are few. If
-# you do not need a short model, take `sparsity="all"`.
+# fourth is lower at each of the four, by at most 0.02; five given features lose little more on average. The rule for
+# the choice is how well new patients of *known* hospitals are predicted (`folds="rows"`, the default below ten
+# groups). Whether a *new* hospital is predicted well is another question (`folds="groups"`), for which four hospitals
+# are few. If you do not need a short model, take `sparsity="all"`.
 #
 # **Discrimination mostly transfers to a new hospital; calibration does not.** Patients of Cleveland and Budapest are
 # ranked well, those of Long Beach less so, and for Switzerland the interval begins at one half: eight of its patients
@@ -466,9 +467,9 @@ claim("own-masks", f"heart disease, four hospitals, {masked} features: largest d
 # ## The answer
 #
 # Three lines give a logistic model from a table with gaps and categories, with standard errors and with AUC and
-# calibration for each hospital. Asked for the number of features, the four hospitals choose all 13. Hospitals that had no
-# part in the fit are predicted with a mean AUC of 0.807 by this dense ridge, which is the ridge on pooled rows, so it
-# loses nothing if rows stay. FedGradMP's selection, of as many features as the three others choose, has 0.796.
+# calibration for each hospital. Asked for the number of features, the four hospitals choose all 13. Hospitals that had
+# no part in the fit are predicted with a mean AUC of 0.807 by this dense ridge, which is the ridge on pooled rows, so
+# it loses nothing if rows stay. FedGradMP's selection, of as many features as the three others choose, has 0.796.
 # Discrimination transfers well to two of four new hospitals, calibration to one, and 40 patients of its own correct a
 # level that is far off.
 #
