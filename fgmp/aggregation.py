@@ -18,6 +18,7 @@ statistical rates, ICML 2018.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -100,6 +101,9 @@ class PrivacyMechanism:
         A run that resumes with it releases no more than if it had never ended.
         """
         return b""
+
+    def keep_secret(self, write: Callable[[], object] | None) -> None:
+        """Call `write` each time the secret has changed, before anything is released by it."""
 
     def visible_info(self, info: ProblemInfo) -> ProblemInfo:
         """Return what a method may know of the clients."""

@@ -4,12 +4,15 @@ Each attack is played against `SecAggClient`, where it must fail, and against a 
 in one respect, where it must succeed: so that a test that never finds anything is found out.
 """
 
+import copy
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy.sparse.csgraph import connected_components
 
+from fgmp.flower.meeting import Meeting
 from fgmp.privacy import secagg_client
 from fgmp.privacy.ledger import Ledger
 from fgmp.privacy.masking import Sessions, TooFewClients, masked_sum, sum_under_masks
@@ -206,6 +209,56 @@ def test_the_sum_that_a_late_upload_completes_was_in_the_ledger_before_it_was_as
     with pytest.raises(TooFewClients, match="would tell of single ones"):
         sum_under_masks(trip, N, THRESHOLD, release, sessions=sessions)
     assert ledger.sets == [frozenset(range(N))]
+
+
+def test_sums_side_by_side_have_masks_of_their_own():
+    """In branches of one session, whose questions travel together, and after one of them ended."""
+    sessions, used, away = Sessions(), [], []
+
+    def trip(request):
+        replies = {}
+        for position, arguments in request.arguments.items():
+            name = (request.session, position)
+            if request.trip == "advertise_keys":
+                sessions.clients[name] = SecAggClient(position, KeyPair())
+            if request.trip == "masked_input":
+                number = arguments["number"]
+                if (number, position) in away:
+                    away.remove((number, position))
+                    continue
+                used.append((*name, number))
+            client = sessions.clients[name]
+            client.vector = np.full(3, position, np.uint64)
+            replies[position] = getattr(client, request.trip)(**arguments)
+        return replies
+
+    def total(branch):
+        return sum_under_masks(meeting.ask, N, THRESHOLD, sessions=branch).total.tolist()
+
+    meeting = Meeting(lambda requests: [trip(request) for request in requests])
+    for lost in ([], [], [(4, VICTIM)], []):
+        away += lost
+        tasks = [partial(total, branch) for branch in (sessions, sessions.branch())]
+        everybody, once_lost = meeting.together(tasks)
+        assert everybody == [sum(range(N))] * 3
+        assert once_lost == everybody
+        assert not away
+    assert {number for *_, number in used} == set(range(7))
+    assert len(set(used)) == len(used)
+
+
+def test_a_client_that_is_asked_twice_at_once_uploads_two_vectors_under_one_mask():
+    """Two processes begin with the same state: docs/promises.md says that this is not hindered."""
+    cohort = Cohort()
+    cohort.begin()
+    cohort.upload(0)
+    cohort.unmask(cohort.positions, cohort.positions)
+    victim = cohort.clients[VICTIM]
+    uploads = []
+    for vector in (SECRET_VECTOR, np.zeros(3, np.uint64)):
+        process = SecAggClient(VICTIM, victim.keys, vector, copy.deepcopy(victim.kept))
+        uploads.append(process.masked_input(1, [], [])[0])
+    assert (uploads[0] - uploads[1] == SECRET_VECTOR).all()
 
 
 def test_a_later_sum_that_the_ledger_refuses_is_not_asked_for():

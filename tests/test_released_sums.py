@@ -1,5 +1,6 @@
 """A curious server: it keeps all that it receives, and solves it for clients and for few rows."""
 
+import shutil
 from unittest import mock
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 import fgmp
 from fgmp.estimators import client_sums, federated_table
 from fgmp.privacy.ledger import Ledger
-from fgmp.privacy.secure_sums import SumsOnly
+from fgmp.privacy.secure_sums import SecureSum, SumsOnly
 
 pytest.importorskip("cryptography")
 pytestmark = [
@@ -137,6 +138,90 @@ def test_resumed_run_remembers_what_was_released(tmp_path):
         result = fgmp.simulate(method, away, 4, aggregator=fgmp.SecureSum(), **given)
     assert result.rejected["withheld"] == 2 * 4
     assert result.rejected["missing"] == 2
+
+
+@pytest.mark.parametrize("end", ["interrupted", "killed"])
+def test_run_that_ends_in_the_middle_of_a_round_remembers_what_it_was_about_to_release(
+    tmp_path, end
+):
+    """The client that is gone when the run resumes has no part in the sums of before and after."""
+    path = tmp_path / "run.fgmp"
+    killed_at = tmp_path / "killed.fgmp"  # the file as it is before the sum is opened
+    summed = SecureSum.sum_of_rows
+
+    def summed_when_killed(self, *given):
+        shutil.copy(path, killed_at)
+        return summed(self, *given)
+
+    def collected_and_interrupted(self, *given):
+        collect(self, *given)
+        raise KeyboardInterrupt
+
+    given = {"rng": 0, "history": fgmp.History(objective_on=0), "rounds": 3}
+    with record_released_sums() as released:
+        collect = SumsOnly.collect
+        with (
+            mock.patch.object(SecureSum, "sum_of_rows", summed_when_killed),
+            mock.patch.object(SumsOnly, "collect", collected_and_interrupted),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            keep = fgmp.Checkpoint(path)
+            fgmp.simulate(
+                LINEAR["average"], FED, aggregator=fgmp.SecureSum(), callbacks=keep, **given
+            )
+        away = fgmp.Faulty(FED, fgmp.DropOut(clients=[2]))
+        keep = fgmp.Checkpoint(killed_at if end == "killed" else path)
+        with mock.patch.object(fgmp.Faulty, "identity", lambda self: self.transport.identity()):
+            resumed = fgmp.simulate(
+                LINEAR["average"], away, aggregator=fgmp.SecureSum(), callbacks=keep, **given
+            )
+    assert [one.client_ids for one in released] == [frozenset(range(N_CLIENTS))]
+    assert resumed.rejected == {"missing": 3, "withheld": 3 * (N_CLIENTS - 1)}
+    assert solve_for_clients(released, FED) == ([], 0.0)
+
+
+def test_run_that_resumes_has_the_ledger_of_several_runs_beside_that_of_its_checkpoint(tmp_path):
+    """Without either of the two the sum without a client would be released."""
+    path = tmp_path / "run.fgmp"
+    ledger = Ledger()
+    method = fgmp.FedAvg(learning_rate=0.1)
+    given = {"rng": 0, "history": fgmp.History(objective_on=0)}
+    pair = fgmp.Faulty(FED, fgmp.DropOut(clients=[0, 1]))
+    without_client = fgmp.Faulty(FED, fgmp.DropOut(clients=[0, 1, 2]))
+    with mock.patch.object(fgmp.Faulty, "identity", lambda self: self.transport.identity()):
+
+        def run(transport, rounds, **more):
+            secure = fgmp.SecureSum(threshold=2, ledger=ledger)
+            return fgmp.simulate(method, transport, rounds, aggregator=secure, **given, **more)
+
+        run(FED, 1, callbacks=fgmp.Checkpoint(path))
+        run(pair, 1)
+        resumed = run(without_client, 2, callbacks=fgmp.Checkpoint(path))
+    assert resumed.rejected == {"missing": 3, "withheld": 2}
+    run(FED, 1)
+    assert set(ledger.sets) == {frozenset(range(5)), frozenset({2, 3, 4})}
+
+
+def test_ledger_takes_nothing_from_a_checkpoint_that_tells_of_a_client_beside_it():
+    """Sets, and the first objectives, which are of sets of their own until there are two."""
+    for sets, first, theirs, their_first in (
+        ([[0, 1, 2]], [], [[0, 1]], []),
+        ([[0, 1]], [0, 1, 2], [], [0, 1]),
+        ([[0, 1, 2]], [], [[0, 1, 2]], []),
+        ([], [0, 1], [[0, 1, 2]], []),
+        ([], [0, 1], [], [2, 3]),
+    ):
+        ledger, other = Ledger(sets), Ledger(theirs)
+        ledger.first, other.first = frozenset(first), frozenset(their_first)
+        both = [*map(frozenset, [*sets, *theirs])]
+        if first and their_first:
+            both += [ledger.first, other.first]
+        if solvable_clients(both):
+            with pytest.raises(ValueError, match="ledger has sums that tell of a single client"):
+                ledger.include(other.to_bytes())
+        else:
+            ledger.include(other.to_bytes())
+            assert set(ledger.sets) == set(both)
 
 
 def test_ledger_of_several_runs_withholds_differences():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -44,6 +44,7 @@ class Ledger:
         self.first: frozenset[int] = frozenset()
         self.with_objectives = False
         self.has_warned = False  # that a sum stays closed
+        self.write: Callable[[], object] | None = None  # to a checkpoint, before a sum is released
         self._column_of: dict[int, int] = {}
         # The indicator vectors of the sets, in reduced echelon form modulo a prime: exact, and a
         # unit vector is in their span if and only if it is one of these rows.
@@ -139,13 +140,32 @@ class Ledger:
     @classmethod
     def from_bytes(cls, text: bytes) -> Ledger:
         """Return the ledger that `to_bytes` wrote."""
-        if not text:
-            return cls()
-        content = json.loads(text)
-        ledger = cls(content["sets"])
-        ledger.first = frozenset(content["first"])
-        ledger.with_objectives = content["with_objectives"]
+        ledger = cls()
+        if text:
+            ledger.include(text)
         return ledger
+
+    def include(self, text: bytes) -> None:
+        """Add what another ledger knew, as `to_bytes` wrote it.
+
+        Raises
+        ------
+        ValueError
+            If the sums that were released for both tell of a single client.
+        """
+        content = json.loads(text)
+        sets = [frozenset(clients) for clients in content["sets"]]
+        first = frozenset(content["first"])
+        has_two = bool(first and self.first) and first != self.first
+        if has_two:
+            sets.append(first)
+        self.first = self.first or first
+        is_settled = has_two or self.with_objectives or content["with_objectives"]
+        if not all(map(self._add, sets)) or (is_settled and not self.settle()):
+            raise ValueError(
+                "ledger has sums that tell of a single client beside those of the checkpoint; "
+                "expected the ledger of the same runs, or None"
+            )
 
 
 def _pivot(row: Array) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -159,8 +160,10 @@ class SecureSum(Aggregator):
         return replace(self, ledger=ledger, sessions=sessions)
 
     def with_secret(self, secret: bytes) -> SecureSum:
-        """Return this aggregator with the ledger that a checkpoint has kept."""
-        return replace(self, ledger=Ledger.from_bytes(secret))
+        """Return this aggregator, whose ledger has what a checkpoint has kept, too."""
+        ledger = Ledger() if self.ledger is None else self.ledger
+        ledger.include(secret)
+        return replace(self, ledger=ledger)
 
     def __call__(self, updates: Updates) -> Array:
         """Return the single row that the server sees, which is the mean."""
@@ -305,10 +308,12 @@ class SecureSum(Aggregator):
         has_weight = shares > 0
         # Only clients with a weight go into the ledger: a client of weight zero hides nobody.
         candidates = client_ids[present[has_weight[present]]].tolist()
-        if is_objective:
-            chosen = self.ledger.choose_objective(candidates, at_least=needed)
-        else:
-            chosen = self.ledger.choose(candidates, at_least=needed)
+        before = self.ledger.to_bytes()
+        choose = self.ledger.choose_objective if is_objective else self.ledger.choose
+        chosen = choose(candidates, at_least=needed)
+        # Now, because a run that is killed in the middle of a round goes on from its checkpoint.
+        if self.ledger.write is not None and self.ledger.to_bytes() != before:
+            self.ledger.write()
         if not chosen:
             if not is_objective:
                 self._warn_of_closed_sum(self.ledger, len(present), len(cohort))
@@ -347,6 +352,11 @@ class SumsOnly(PrivacyMechanism):
         """The ledger: a run that resumes keeps to the sums that were released."""
         ledger = self.secure.ledger
         return b"" if ledger is None else ledger.to_bytes()
+
+    def keep_secret(self, write: Callable[[], object] | None) -> None:
+        """Have the ledger written before a sum is released that it did not have."""
+        if self.secure.ledger is not None:
+            self.secure.ledger.write = write
 
     def check_method(self, method: Method, info: ProblemInfo, cohort_size: int) -> None:
         """Refuse what would make the sums of a run tell of a single client.

@@ -49,6 +49,7 @@ class Checkpoint:
     thread, if the program does not handle them itself. It has the mode 600, and a checksum, which
     is compared before anything is read. It is a pickle: open only files of your own. That of a run
     with noise holds the secret of the noise; it is the server's, and is written after every round.
+    With secure sums it is also written before a sum over other clients than before is released.
     An empty file beside it, whose name has ".lock" at its end, keeps other runs from writing to it.
 
     Parameters
@@ -116,6 +117,7 @@ class Checkpoint:
         if target.exists():
             names = self._resume(run, names)
         self.identity = names | {"seed": repr(run.streams.seed)}
+        run.aggregator.privacy.keep_secret(partial(self._write_secret, run))
 
     def _resume(self, run: Run, names: dict[str, str]) -> dict[str, str]:
         """Give the run the progress of the file; return the identity of the run.
@@ -177,6 +179,7 @@ class Checkpoint:
             raise
         finally:
             self.run = None
+            run.aggregator.privacy.keep_secret(None)
             self.signals.restore()
             self.lock.release()
 
@@ -188,15 +191,23 @@ class Checkpoint:
         records = [record for record in run.records if record["round"] % run.history.every == 0]
         secret = run.aggregator.privacy.secret
         progress = run.progress, records, tuple(run.best)
-        content = self.identity, run.streams.seed, secret, progress
+        self._save(run, _Content(self.identity, run.streams.seed, secret, progress))
+        self.written_at = time.monotonic()
+
+    def _write_secret(self, run: Run) -> None:
+        """Write the secret to the file in the middle of a round, which may never end."""
+        if self.saved_round >= 0:
+            content = _read(f"checkpoint {str(self.path)!r}", self.target)
+            self._save(run, content._replace(secret=run.aggregator.privacy.secret))
+
+    def _save(self, run: Run, content: _Content) -> None:
         try:
-            _write(self.target, pickle.dumps(content))
+            _write(self.target, pickle.dumps(tuple(content)))
         except OSError as error:
             self._bear(run, error)
         else:
-            self.saved_round = run.progress.round
+            self.saved_round = content.progress[0].round
             self.is_failing = False
-        self.written_at = time.monotonic()
 
     def _bear(self, run: Run, error: OSError) -> None:
         """Warn that the file could not be written; raise if the run must not go on without it."""
