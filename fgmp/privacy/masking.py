@@ -17,8 +17,8 @@ trip                in the papers          what a client sends
 later sum takes one: its masks are derived from what two neighbours have agreed on and from its
 number in the session, and they cancel in the sum of everybody alone. Nothing can remove the mask of
 a pair there, so that no self-mask is needed against a vector that arrives late. It completes a sum
-of everybody, and beside it no sum of others of them is opened: a session goes on only if a sum of
-everybody was released before (`SecureSum.was_released`), after which the ledger refuses those.
+of everybody. A session goes on only if one was released before (`SecureSum.was_released`), after
+which the ledger opens no sum of others that would tell of a client beside it.
 
 A session ends as soon as anything goes wrong: somebody does not reply, cannot decrypt a share, or
 must not be in the sum. The same sum then begins anew, in a new session. So clients may be lost in

@@ -106,7 +106,8 @@ class SecureSum(Aggregator):
         with 130 clients or more this holds for a fifth of them, but for a probability of 2^-39.
     ledger : Ledger, optional
         The sets of clients whose sums were released before: give one ledger to several runs whose
-        sums must not be subtracted. None is a new one for each run.
+        sums must not be subtracted, over Flower with the same clients. None is a new one for each
+        run.
     sessions : Sessions, optional
         The keys and the masks that clients have agreed on: give one to several runs of the same
         clients to let them agree once. None is a new one for each run.
