@@ -446,10 +446,10 @@ if (3, beyond[0], 0) in longer:
 # %% [markdown]
 # ### Clients that differ more
 #
-# Do the others degrade significantly? After so few rounds most errors are near 1, and so are their quotients. Therefore
-# we also ask whether the rate that was best in Figure 3 still works. (Where the best rival ends needs longer runs and
-# has another answer, below.) With rates chosen anew the errors hardly grow in the median (`fig4-degradation` at the end
-# has the numbers); at their old rates FedAvg and FedMid diverge (`fig4-old-rates`).
+# Do the others degrade significantly? With rates chosen anew the errors hardly grow in the median (`fig4-degradation`
+# at the end has the numbers). But after so few rounds all are above half of the zero model's error, which is 1, so that
+# their quotient cannot tell. Therefore we also ask whether the rate that was best in Figure 3 still works: at it FedAvg
+# and FedMid diverge (`fig4-old-rates`). (Where the best rival ends needs longer runs and has another answer, below.)
 
 # %%
 def degradation(name):
@@ -609,12 +609,14 @@ if "FedAvg" in contestants(3):
 
 # %% tags=["hide-input"]
 others = contestants(3)[1:]
+can_double = any(np.median(last(3, name)) <= 0.5 for name in others)
 if others:
     claim("fig4-degradation",
         f"with more heterogeneity each rival, its rate chosen anew, has twice the error after {shown_rounds} rounds",
         ordered({name: degradation(name) for name in others}),
-        [np.median(degradation(name)) > 2 for name in others], source=PLACES[4],
-        expected="above 2 for all", unit="(error in Figure 4 over error in Figure 3)")
+        [np.median(degradation(name)) > 2 for name in others] if can_double else "undecided", source=PLACES[4],
+        expected="above 2 for all; undecided if twice the error is above the zero model's, 1",
+        unit="(error in Figure 4 over error in Figure 3)")
     claim("fig4-old-rates", "with more heterogeneity each rival diverges at the rate that was best in Figure 3",
         f"{listed(broken) or 'none'} of {listed(others)}", [name in broken for name in others], source=PLACES[4],
         expected="significant degradation of all")
