@@ -161,7 +161,7 @@ clean:  ## remove the environment, the builds and the caches
 
 # Before runs that stand side by side, which would each compile the same loops.
 .venv/compiled: .venv/installed fgmp/fast/kernels.py tools/loops.py
-	PYTHONPATH=$(CURDIR) $(BIN)/python tools/loops.py
+	$(BIN)/python tools/loops.py
 	@touch $@
 
 # What only some commands need is added where they are run.
@@ -196,10 +196,10 @@ clean:  ## remove the environment, the builds and the caches
 	$(INSTALL) -e '.[site]'
 	@touch $@
 
-# What tests, Flower and the site need, for CI: one call of pip in place of three, while loops are compiled beside it.
-.venv/everything: .venv/installed
-	$(INSTALL) -e '.[$(TEST_EXTRAS),flower,site]'
-	@touch .venv/tests .venv/engine .venv/site $@
+# All that tests, Flower and the site need, for CI: one call of pip in place of four.
+.venv/everything: .venv/created pyproject.toml constraints.txt
+	$(INSTALL) -e '.[$(BOOK_EXTRAS),$(TEST_EXTRAS),flower,site]'
+	@touch .venv/installed .venv/tests .venv/engine .venv/site $@
 
 # A peer that does not install here is named as missing in the table of the benchmarks.
 .venv/peers: .venv/tests benchmarks/peers.py

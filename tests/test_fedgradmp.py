@@ -56,7 +56,7 @@ def test_fedgradmp_in_a_dictionary_has_iterates_of_signals(shape):
     assert result.history["relative_error"][-1] < 0.2
 
 
-@pytest.mark.parametrize("n_clients, alpha", [(30, 1.0), (50, 0), (50, 10)])
+@pytest.mark.parametrize("n_clients, alpha", [(50, 0), (50, 10)])
 def test_fedgradmp_without_noise_recovers_to_machine_precision(n_clients, alpha):
     """At the paper's sizes: 1e-14 within 4 rounds on 19 of 20 seeds and within 6 on all."""
     best = []
