@@ -80,11 +80,10 @@ class Validation(Performance):
 
     overall: dict[str, Array]
 
-    def __repr__(self) -> str:
+    def _tables(self) -> list[str]:
+        """Return the lines of both tables."""
         names, *lines = table_of(self.overall)
-        summary = "\n".join(text_table(names, lines))
-        above, notes = super().__repr__().split("\n\n- ", 1)
-        return f"{above}\n\n{summary}\n\n- {notes}"
+        return [*super()._tables(), "", *text_table(names, lines)]
 
     def _repr_html_(self) -> str:
         names, *lines = table_of(self.overall)

@@ -67,7 +67,8 @@ def random_effects(values: Array, errors: Array | None) -> RandomEffects:
 
     t = float(stdtrit(n_groups - 1, 0.975))
     if errors is None:
-        mean, half = y.mean(), t * y.std(ddof=1) / np.sqrt(n_groups)
+        mean = y.mean()
+        half = t * y.std(ddof=1) / np.sqrt(n_groups)
         return RandomEffects(n_groups, mean, mean - half, mean + half, *[np.nan] * 4)
 
     variances = errors[exists] ** 2

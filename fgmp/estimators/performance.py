@@ -123,9 +123,13 @@ class Performance:
     facts: tuple[tuple[str, str], ...]
 
     def __repr__(self) -> str:
-        names, *lines = table_of(self.columns)
         notes = [f"- {note}" for note in self.notes]
-        return "\n".join([self.title, "", *text_table(names, lines), "", *notes])
+        return "\n".join([self.title, "", *self._tables(), "", *notes])
+
+    def _tables(self) -> list[str]:
+        """Return the lines of what is printed between title and notes."""
+        names, *lines = table_of(self.columns)
+        return text_table(names, lines)
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""

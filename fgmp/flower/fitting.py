@@ -418,11 +418,7 @@ def bootstrap_over(
             "secure is True, and sums over clients with the weights of resamples can be solved for "
             "each client; expected a model in the open. summary() has errors by group under masks"
         )
-    names = [str(name) for name in model.feature_names_in_]
-    labels = model.classes_.tolist() if hasattr(model, "classes_") else None
-    sites = _sites_of(model, grid, n_clients, names, labels, sparse, report, options)
-    if hasattr(model, "encoding_"):
-        sites = sites.encoded(model.encoding_)
+    sites = _sites_of_fitted(model, grid, n_clients, sparse, report, options)
     return bootstrap_clients(
         model, sites, n_resamples, choose_again, random_state, sites.report_round
     )
@@ -479,11 +475,7 @@ def performance_over(
     check_protocol(
         "model", model, ("performance",), "a fitted FedGradMPClassifier or FedGradMPRegressor"
     )
-    names = [str(name) for name in model.feature_names_in_]
-    labels = model.classes_.tolist() if hasattr(model, "classes_") else None
-    sites = _sites_of(model, grid, n_clients, names, labels, sparse, report, options)
-    if hasattr(model, "encoding_"):
-        sites = sites.encoded(model.encoding_)
+    sites = _sites_of_fitted(model, grid, n_clients, sparse, report, options)
     return performance_of_clients(model, sites, sites.names, by)
 
 
@@ -517,6 +509,21 @@ def _sites_of(
             f"features has {len(names)} names; the sites have {sites.info.n_features} columns"
         )
     return sites
+
+
+def _sites_of_fitted(
+    model: SparseLinear,
+    grid: Any,
+    n_clients: int,
+    sparse: bool,
+    report: Callable[[str], object],
+    options: Mapping[str, Any],
+) -> _Sites:
+    """Return the clients of a grid with the columns of numbers of a fitted model."""
+    names = [str(name) for name in model.feature_names_in_]
+    labels = model.classes_.tolist() if hasattr(model, "classes_") else None
+    sites = _sites_of(model, grid, n_clients, names, labels, sparse, report, options)
+    return sites.encoded(model.encoding_) if hasattr(model, "encoding_") else sites
 
 
 def _loss_name(estimator: SparseLinear) -> str:
