@@ -483,9 +483,10 @@ def largest_mu(seed):
 # %% [markdown]
 # ## The appendix
 #
-# *Entry 20.* The lemma on the variance bounds $3\|\nabla f_i(x) - \nabla f_i(x^*)\|^2$ by $3\bar\rho^+\|x - x^*\|^2$,
-# without squaring $\bar\rho^+$. In the standard basis the lemma is true. With the two atoms above it is false: let $x$
-# be the second atom, $x^*$ its projection onto the first, and take two minibatches with Hessians $2H$ and $0$.
+# *Entry 20.* A step of the proof of the lemma on the variance (line 1578) bounds $3\|\nabla f_i(x) - \nabla
+# f_i(x^*)\|^2$ by $3\bar\rho^+\|x - x^*\|^2$, without squaring $\bar\rho^+$ (line 1592). In the standard basis the
+# lemma is true. With the two atoms above it is false: let $x$ be the second atom, $x^*$ its projection onto the first,
+# and take two minibatches with Hessians $2H$ and $0$.
 
 # %%
 shift = pair_of_atoms[1] - np.cos(0.1) * pair_of_atoms[0]
@@ -538,12 +539,12 @@ print(f"its rest is at most {max(rests):.3g} times the best one, which is allowe
 # %% [markdown]
 # ## Without a bound on the variance
 #
-# *Entry 23.* The appendix does without Assumption 4. It lets the variance grow with the distance from $x^*$, and
-# bounds the growth by three times the mean square of the minibatches' own curvatures. This ignores that large
-# minibatches vary little, and adds a second term to the factor $\mu$ of a local iteration, which grows with $\theta$
-# while the first one falls. So $\mu$ has a smallest value over $\theta$. For perfect clients, whose columns are
-# orthonormal, $4\mu$ is 157 in the form that can be derived, and at least half of that as printed. But a promise needs
-# $4\mu^K < 1$. **So the theorem is empty:** no data, no $\theta$ and no $K$ meet its condition.
+# *Entry 23.* Line 338 calls Assumption 4 not essential, and the appendix does without it. It lets the variance grow
+# with the distance from $x^*$, and bounds the growth by three times the mean square of the minibatches' own curvatures.
+# This ignores that large minibatches vary little, and adds a second term to the factor $\mu$ of a local iteration,
+# which grows with $\theta$ while the first one falls. So $\mu$ has a smallest value over $\theta$. For perfect clients,
+# whose columns are orthonormal, $4\mu$ is 157 in the form that can be derived, and at least half of that as printed.
+# But a promise needs $4\mu^K < 1$. **So the theorem is empty:** no data, no $\theta$ and no $K$ meet its condition.
 #
 # It can be repaired if the growth $v_i$ itself is measured. For $b$ of $m$ rows $a_r$ drawn without replacement, it is
 # at most $(\frac1b - \frac1m)\frac{m}{m-1}$ times the largest $2\tau$-sparse eigenvalue of $\frac1m\sum_r \|a_r\|^2
@@ -608,12 +609,11 @@ def squared_errors(fed, method, seed, rounds=8):
 
 # %%
 def with_ball(radius, seed):
-    """Whether the bound of Theorem 1 is above the error and of use, and what the server's projection changes."""
+    """The errors of a run, the bound of Theorem 1 for it, and what the server's projection changes."""
     fed = make_conditioned_regression(np.linspace(1.005, 1.04, 6), 60, n, tau, 1e-4, rng=seed)
     both, clients = (squared_errors(fed, kind(tau, K, radius=radius), seed) for kind in (fgmp.FedGradMP, ClientsOnly))
     bound = theory.theorem1(theory.measure_constants(fed, fed.truth, tau), K).after(np.arange(len(both)), 1.0)
-    useful = BoundBesideError(both[None], bound[None]).useful[0]
-    return useful, np.abs(both - clients).max()
+    return both, bound, np.abs(both - clients).max()
 
 
 # %% [markdown]
@@ -859,7 +859,7 @@ claim("theory-cohort-power",
 
 claim("theory-variance-lemma", "the variance lemma of the appendix, in a coherent dictionary",
     f"variance {variance:.3g}, printed bound {lemma_20:.3g}", "statement false" if variance > lemma_20 else True,
-    source="errata, appendix, line 1592", expected="at most the bound")
+    source="errata, appendix, line 1578", expected="at most the bound")
 claim("theory-last-lemma", "the lemma without bounded variance, ten minibatches",
     f"left side {np.mean(missed):.3g}, printed right side {lemma_21:.3g}",
     "statement false" if np.mean(missed) > lemma_21 else True, source="errata, appendix, line 1609",
@@ -871,18 +871,23 @@ claim("theory-last-theorem", "the theorem without bounded variance, eta_1 = 100,
 
 # %% tags=["hide-input"]
 claim("theory-unbounded-variance", "the theorem without bounded variance gives kappa < 1 for some data (exact "
-    "projections)", 4 * of_appendix.min(), bool(4 * of_appendix.min() < 1), source="paper, appendix, line 1695",
+    "projections)", 4 * of_appendix.min(), bool(4 * of_appendix.min() < 1), source="paper, bounded variance, line 338",
     expected="kappa below 1", unit="is the derived kappa at least for K = 1, for all data and all theta, and the "
     "printed one at least half of it")
 best = 4 * powers.min(axis=1)
 claim("theory-variance-repaired", f"with the measured growth of the variance and K = {K}, kappa < 1", best, best < 1,
     source="ours, appendix", expected="below 1", unit="is kappa at the best theta")
 
-useful, change = np.moveaxis([[with_ball(R, seed) for R in (1.0, 1.01, 2.0)] for seed in range(n_seeds)], -1, 0)
+# %% tags=["hide-input"]
+balls = [[with_ball(R, seed) for seed in range(n_seeds)] for R in (1.0, 1.01, 2.0)]
+cases = [BoundBesideError.of([(run, bound) for run, bound, _ in row]) for row in balls]
+change = np.max([[changed for *_, changed in row] for row in balls], axis=0)
+measured = {name: np.max([case.factors[name] for case in cases], axis=0) for name in cases[0].factors}
 claim("theory-ball", "a ball of 1 to 2 times ||x#||: bound of Theorem 1 above the error, in the end below the zero "
-    "model; the server's projection changes nothing", change.max(axis=1),
-    useful.astype(bool).all(axis=1) & (change < 1e-12).all(axis=1), source="paper, Section IV-C, line 1015",
-    expected="0", floor=1e-14, unit="is what the server's projection changes in the squared error")
+    "model (factors at their worst ball); the server's projection changes nothing",
+    measured | {"the server's projection changes": change},
+    np.all([case.useful for case in cases], axis=0) & (change < 1e-12), source="paper, Section IV-C, line 1015",
+    expected="below 1; above 1; 0", floor=1e-14)
 
 lengths_of_b, ends, within = np.array([runaway(seed) for seed in range(n_seeds)]).T
 claim("theory-ball-leaves", "separable logistic clients as printed, which prune before they project: b leaves the "

@@ -299,10 +299,11 @@ def test_leads_at_own_rate_are_those_that_the_notebook_claims():
     main = by_id["fig6-unseen"]["parameters"]
     for stop, words in zip(main["stops"], ("early", "late"), strict=True):
         expected = by_id[f"fig6-own-rate-{words}"]["measured"]
-        leads = derived.own_rate_leads(main, 400, stop, "ink = 1")
-        for rate, lead in leads.items():
-            np.testing.assert_allclose(lead, expected[f"rivals at {rate:g}"], atol=1e-5)
-        assert len(leads) == len(expected) == 4
+        leads = derived.own_rate_leads(main, stop, "ink = 1", "unseen")
+        tuned = {"rivals at their best": by_id["fig6-tuned"]["measured"][f"after {stop} rounds"]}
+        assert list(leads) == [*expected, *tuned]
+        for rivals, lead in (expected | tuned).items():
+            np.testing.assert_allclose(leads[rivals], lead, atol=1e-5)
 
 
 def test_both_leads_are_those_of_cells_that_two_tables_share():
