@@ -354,7 +354,7 @@ claim("rip-fedgradmp", f"clients with identical columns: exact in {rounds} round
 #
 # A random dictionary turns the flat directions of the data away from the sparse ones: identical columns, whose
 # condition number is infinite in the standard basis, have 2.06 in the dictionary, and 1.05 where the stable rank is
-# 40,000. The rate is slower than printed: the RIP constant falls with the stable rank at a slope of -0.543, not -1.
+# large. The rate is slower than printed: the RIP constant falls with the stable rank at a slope of -0.543, not -1.
 # FedGradMP is then exact on such clients with few rows, if the signal is sparse in the dictionary; if it is sparse in
 # the features, no method can tell identical ones apart. A client with a common mean has a stable rank near 1, and the
 # dictionary makes its condition worse.
