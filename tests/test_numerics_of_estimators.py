@@ -444,14 +444,14 @@ def test_label_margins_are_positive_if_the_label_is_right():
 def test_fit_holds_at_most_two_copies_of_its_table(sparsity, kind):
     """It needs one in common units, and of the rows as they are those of one group at a time."""
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((12_000, 60))
-    y = X[:, 0] - X[:, 7] + rng.standard_normal(12_000)
+    X = rng.standard_normal((4_000, 60))
+    y = X[:, 0] - X[:, 7] + rng.standard_normal(4_000)
     Estimator, targets, weights = fgmp.FedGradMPRegressor, y, None
     if kind == "labels":
         Estimator, targets = fgmp.FedGradMPClassifier, y > 0
     if kind == "weights":
-        weights = rng.uniform(0.5, 2, 12_000)
-    arguments = (targets, np.arange(12_000) % 20, weights)
+        weights = rng.uniform(0.5, 2, 4_000)
+    arguments = (targets, np.arange(4_000) % 8, weights)
     Estimator(sparsity).fit(X, *arguments)  # imports and kernels are no part of it
 
     tracemalloc.start()
