@@ -144,11 +144,13 @@ def visits(browser, address):
         lambda answer: answer.status >= 400 and wrong.append(f"{answer.status}: {answer.url}"),
     )
 
-    # A route that looks at each request would turn off the browser's cache, and scripts would be read anew by each page.
+    # A route that looks at each request turns off the browser's cache, and each page reads its scripts anew.
     page.on(
         "request",
-        lambda request: request.url.startswith((address, "data:", "blob:"))
-        or wrong.append(f"another host: {request.url}"),
+        lambda request: (
+            request.url.startswith((address, "data:", "blob:"))
+            or wrong.append(f"another host: {request.url}")
+        ),
     )
     found = {}
     for name in PAGES:

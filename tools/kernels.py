@@ -41,7 +41,7 @@ ENVIRONMENTS = (
 # What `--fast` runs: two cores, one of them with changed bits, and the notebooks that print most
 # numbers for the seconds that they take.
 FAST_ENVIRONMENTS = ("Sandybridge", "Prescott+shaken-1")
-FAST = ("00", "05", "06", "08", "16", "18")
+FAST = ("00", "05", "10", "18")
 EXTRAS = "notebooks,fast,video,femnist,secure,privacy,test"
 # What the kernel of each notebook runs before its first cell.
 WITHOUT_NUMBA = "import sys; sys.modules['numba'] = None"
