@@ -87,7 +87,7 @@ test-combinatorial: .venv/tests  ## compare a large sample of all kinds of runs 
 test-kernels: .venv/tests .venv/compiled  ## compare the notebooks as other processors run them, with the oldest NumPy, without Numba, and on data with their last bits shaken (KERNELS=names)
 	$(BIN)/python tools/kernels.py $(KERNELS)
 
-soak: .venv/engine  ## runs of 20,000 rounds, all notebooks with small.yaml, and a hospital that comes back, about ten minutes
+soak: .venv/engine  ## runs of 20,000 rounds, all notebooks with small.yaml, and a hospital that comes back, about ten minutes (nightly)
 	$(BIN)/python tools/soak.py
 	FGMP_SOAK=1 MPLBACKEND=agg $(BIN)/python -m pytest -q tests/test_notebooks.py
 	FGMP_SOAK=1 FGMP_FLOWER=1 $(BIN)/python -m pytest -q tests/flower/test_hospitals.py
