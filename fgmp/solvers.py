@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -363,10 +363,11 @@ class SecondOrder(NamedTuple):
 
 
 class LineSearchStep(NamedTuple):
-    """How far to go along a direction d, and what d does to the predictions."""
+    """How far to go along a direction d, and the predictions and their expansion there."""
 
     length: float
-    image: Array
+    predictions: Array
+    expansion: Expansion
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -391,7 +392,7 @@ class SecondOrderProblem(RestrictedProblem):
     @classmethod
     def of_problem(cls, problem: RestrictedProblem) -> Self:
         """Return a restricted problem of coefficients with its second derivatives."""
-        return cls(*(getattr(problem, field.name) for field in fields(problem)))
+        return cls(**vars(problem))
 
     def orthonormalised(self) -> Self:
         """Return the same problem in orthonormal coordinates of the span.
@@ -527,14 +528,14 @@ class SecondOrderProblem(RestrictedProblem):
 
     @cached_property
     def column_norms(self) -> Array:
-        """The norms of the columns."""
+        """The norm of the column of each coefficient."""
         norms: Array = np.linalg.norm(self.columns, axis=0)
-        return norms
+        return norms[self.indices // self.n_outputs]
 
     def line_search(
         self, expansion: Expansion, predictions: Array, gradient: Array, direction: Array
     ) -> LineSearchStep:
-        """Return how far to go along a direction d, and its image B d.
+        """Return how far to go along a direction d, and what the next step starts from.
 
         The expansion and the gradient are those at the predictions.
 
@@ -547,26 +548,30 @@ class SecondOrderProblem(RestrictedProblem):
         h(z + s d) <= h(z) + 1e-4 s grad h(z)' d (Armijo's rule), which the squared loss never
         needs. It is 0 if d is not a descent direction to rounding, or if no step decreases h.
         """
+        weight = self.row_weight
+        stay = LineSearchStep(0.0, predictions, expansion)
         image = self.predictions(direction)
         slope = inner(gradient, direction)
-        second_derivative = inner(image, expansion.curvature(image)) * self.row_weight
+        second_derivative = inner(image, expansion.curvature(image)) * weight
         if expansion.coupling is not None:
             across = expansion.coupling.reshape(image.size, -1).T @ image.reshape(-1)
-            second_derivative -= inner(across, across) * self.row_weight
-        derivative = expansion.derivative * self.row_weight
+            second_derivative -= inner(across, across) * weight
+        derivative = expansion.derivative * weight
         if second_derivative <= 0 or not slope < -self._rounding_of_slope(derivative, direction):
-            return LineSearchStep(0.0, image)
+            return stay
 
         precision = float(np.finfo(derivative.dtype).eps)
-        value = float(np.sum(expansion.values) * self.row_weight)
+        value = float(np.sum(expansion.values) * weight)
         tolerance = 16 * precision * abs(value)
         length = -slope / second_derivative
         for _ in range(_MOST_HALVINGS):
             wanted = value + _SUFFICIENT_DECREASE * length * slope + tolerance
-            if self.value(predictions + length * image) <= wanted:
-                return LineSearchStep(length, image)
+            reached = predictions + length * image
+            following = self.expansion(reached)
+            if float(np.sum(following.values) * weight) <= wanted:
+                return LineSearchStep(length, reached, following)
             length /= 2
-        return LineSearchStep(0.0, image)
+        return stay
 
     def _rounding_of_slope(self, derivative: Array, direction: Array) -> float:
         """Return a bound on the rounding error of grad h' d, in any units of the columns.
@@ -575,7 +580,7 @@ class SecondOrderProblem(RestrictedProblem):
         is itself a sum over columns of size ``terms``.
         """
         precision = float(np.finfo(derivative.dtype).eps)
-        terms = self.column_norms[self.indices // self.n_outputs] * self.coefficients(direction)
+        terms = self.column_norms * self.coefficients(direction)
         n_roundings: float = (16 + len(derivative)) ** 0.5
         return precision * n_roundings * length_of(derivative) * length_of(terms)
 
@@ -675,10 +680,10 @@ class GradientDescent(Solver):
         inside = SecondOrderProblem.of_problem(problem).orthonormalised()
         z = inside.start(start)
         predictions = inside.predictions(z)
+        expansion = inside.expansion(predictions)
         is_certain = False
 
         for _ in range(_LIMIT if self.steps is None else self.steps):
-            expansion = inside.expansion(predictions)
             gradient = inside.pull_back(expansion.derivative * inside.row_weight)
             if self.accuracy is not None:
                 is_certain = inside.converged(float(self.accuracy), predictions, gradient)
@@ -686,11 +691,12 @@ class GradientDescent(Solver):
                     break
 
             direction = self._direction(inside, expansion, gradient)
-            length, image = inside.line_search(expansion, predictions, gradient, direction)
+            length, predictions, expansion = inside.line_search(
+                expansion, predictions, gradient, direction
+            )
             if length == 0:
                 break
             z = z + length * direction
-            predictions = predictions + length * image
 
         if self.steps is None and not is_certain:
             self._warn_of_accuracy(len(z), len(inside.targets))

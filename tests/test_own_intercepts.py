@@ -140,7 +140,7 @@ def test_line_search_on_a_profile_reaches_the_minimum_of_its_quadratic_model(nam
     problem, _, _, rng = problem_of(name, weighted=False)
     z = problem.predictions(rng.standard_normal(len(problem.merged)))
     gradient = problem.gradient(z)
-    length, _ = problem.line_search(problem.expansion(z), z, gradient, -gradient)
+    length = problem.line_search(problem.expansion(z), z, gradient, -gradient).length
     expected = gradient @ gradient / (gradient @ problem.hessian(z) @ gradient)
     assert length == pytest.approx(expected, rel=1e-9)
 

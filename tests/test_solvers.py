@@ -73,6 +73,24 @@ def test_gradient_descent_follows_the_gradient_of_the_signal(steps):
         np.testing.assert_allclose(found, Q @ z, rtol=1e-10)
 
 
+@pytest.mark.parametrize("solver", [fgmp.GradientDescent(steps=5), fgmp.Newton(steps=3)])
+def test_line_search_evaluates_the_loss_once_at_each_point(solver):
+    """The start of a step is the end of the one before, whose values are known."""
+    points = []
+
+    class Recorded(fgmp.LogisticLoss):
+        def values(self, predictions, targets):
+            points.append(predictions.tobytes())
+            return super().values(predictions, targets)
+
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((60, 4))
+    y = np.sign(A[:, 0] + rng.logistic(size=60))
+    found = minimise(one_client(A, y, Recorded()), solver)
+    assert len(points) == len(set(points)) == solver.steps + 1
+    np.testing.assert_array_equal(found, minimise(one_client(A, y, fgmp.LogisticLoss()), solver))
+
+
 @pytest.mark.parametrize("averaged", [True, False])
 @pytest.mark.parametrize("batch_size", [None, 4])
 def test_sgd_step_in_a_dictionary_is_that_of_coefficients(batch_size, averaged):

@@ -52,11 +52,14 @@ def test_member_that_a_loss_gets_later_is_passed_on(wrapper, monkeypatch):
     monkeypatch.setattr(Loss, "late", "default", raising=False)
     monkeypatch.setattr(Loss, "late_property", property(lambda self: "default"), raising=False)
     monkeypatch.setattr(Loss, "late_method", lambda self, number: number, raising=False)
-    wrapped = wrapper(Late())
-    assert wrapped.late == "inside"
-    assert wrapped.late_property == ("inside", "Late")
-    assert wrapped.late_method(1) == 2
-    assert ProfiledLoss(WeightedLoss(Late())).late == "inside"
+
+    class Defined(wrapper):
+        """A wrapper that is defined when `Loss` has them."""
+
+    for wrapped in (Defined(Late()), Defined(Defined(Late()))):
+        assert wrapped.late == "inside"
+        assert wrapped.late_property == ("inside", "Late")
+        assert wrapped.late_method(1) == 2
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -1,6 +1,6 @@
 """A loss around another one, which it passes every member on from."""
 
-from typing import Any
+from operator import attrgetter
 
 from ..losses import Loss
 
@@ -15,17 +15,10 @@ class WrappedLoss(Loss):
 
     loss: Loss
 
-    def __getattribute__(self, name: str) -> Any:
-        """Return an attribute: that of the loss inside, if nothing before `Loss` defines it.
-
-        (`__getattr__` would not do. It is asked for what is missing, and `Loss` has defaults.)
-        """
-        if name.startswith("_") or not _is_default(type(self), name):
-            return super().__getattribute__(name)
-        return getattr(self.loss, name)
-
-
-def _is_default(wrapper: type, name: str) -> bool:
-    """Return whether `Loss` is the first of the bases of a class to define a member."""
-    first = next((base for base in wrapper.__mro__ if name in vars(base)), None)
-    return first is Loss
+    def __init_subclass__(cls) -> None:
+        """Define each member of the loss inside for which a subclass has only the default."""
+        super().__init_subclass__()
+        own = [name for base in cls.__mro__[: cls.__mro__.index(Loss)] for name in vars(base)]
+        for name in set(dir(Loss)).difference(own):
+            if not name.startswith("_"):
+                setattr(cls, name, property(attrgetter(f"loss.{name}")))
