@@ -706,8 +706,8 @@ def fit_without(
     stats = standardization_stats(session, training_transport(session.clients, fold))
     clients = StandardizedClients(session.clients, stats.standardization, fold)
     model = clients.null_model
-    if size is None:
-        model = all_features(clients)
+    if size is None or size.n_features >= session.settings.n_choices:
+        model = all_features(clients)  # rounds would select all of them
     elif stats.standardization.has_features:
         rounds = min(_FOLD_ROUNDS, session.settings.parameters.rounds)
         model = select_features(session, clients, size, rounds).model
