@@ -566,3 +566,23 @@ def test_nearly_exact_model_has_no_features_for_what_one_fold_missed(seed):
     model = fgmp.FedGradMPRegressor("cv", fit_intercept=False, random_state=seed)
     model.fit(X, y, np.repeat(np.arange(30), 60))
     np.testing.assert_array_equal(model.support_, np.flatnonzero(fed.truth))
+
+
+@quiet
+@pytest.mark.parametrize("make", [fgmp.FedGradMPRegressor, fgmp.FedGradMPClassifier])
+def test_folds_run_no_rounds_that_would_select_all_features(make, backend):
+    """Rounds are those on all rows; with more columns than these select, folds have some, too.
+
+    A column that varies in one row alone is constant outside of the fold of this row.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((240, 30))
+    X[:, 3] = np.arange(240) == 17
+    y = (2 * X[:, 1] + rng.standard_normal(240) > 0).astype(int)
+    for n_columns, has_rounds in ((8, False), (30, True)):
+        model = make("cv", sparsities=[0, 1, 2, 3], random_state=0)
+        model.fit(X[:, :n_columns], y, np.arange(240) % 4)
+        rounds = sum(one.rounds for one in model.exchanges_ if "client selects" in one.what)
+        assert (rounds > model.n_iter_) == has_rounds
+        assert 1 in model.support_
+        assert np.isfinite(model.cv_.table["score"]).all()
