@@ -13,17 +13,15 @@ from typing import Any
 import numpy as np
 
 from .._support.strict_json import read_json
-from ..sparse_model import Array
 from .covariance import Covariance
 from .encoding import column_keys, level_of
 from .fitted import LinearModel
-from .model_reading import COVARIANCE_NUMBERS, Columns, Model, columns_of, model_of
-from .model_schema import Attributes, Lists, Parameters, check_content
+from .model_reading import Columns, Model, columns_of, model_of
+from .model_schema import Attributes, CovarianceParts, Lists, Parameters, check_content
 
 _FORMAT = "fgmp model 1"
 # Parameters that name columns, of which one may be called "inf".
 _OF_COLUMNS = ("always_include", "categories")
-_COVARIANCE_ARRAYS = ("columns", "outputs", "values", "model_based", "by_group")
 _JSON_TYPES = (str, int, float, bool)
 
 
@@ -116,19 +114,11 @@ def read_model(text: str | bytes, kinds: Iterable[type[Model]]) -> Model:
 def _encode_covariance(covariance: Covariance, columns: Columns) -> dict[str, Any]:
     """Return a covariance as JSON; deviations of its own columns only, with their names."""
     used = np.unique(covariance.columns[covariance.columns >= 0]).tolist()
-    encoded: dict[str, Any] = {
-        name: _encode(getattr(covariance, name)) for name in COVARIANCE_NUMBERS
-    }
-    for name in _COVARIANCE_ARRAYS:
-        array = getattr(covariance, name)
-        encoded[name] = None if array is None else _without_nan(array)
-    if covariance.class_rows is not None:
-        encoded["class_rows"] = covariance.class_rows.tolist()
-    if covariance.indicator_shares is not None:
-        encoded["indicator_shares"] = _without_nan(covariance.indicator_shares)
-        encoded["n_samples"] = _encode(covariance.n_samples)
-    if covariance.total_weight is not None:
-        encoded["total_weight"] = covariance.total_weight
+    encoded: dict[str, Any] = {}
+    for name, field in CovarianceParts.model_fields.items():
+        value = getattr(covariance, name)
+        if value is not None or field.is_required():
+            encoded[name] = _encode(value)
     encoded["deviations"] = [
         {
             "column": column,
@@ -138,12 +128,6 @@ def _encode_covariance(covariance: Covariance, columns: Columns) -> dict[str, An
         for column in used
     ]
     return encoded
-
-
-def _without_nan(array: Array) -> Any:
-    """Return an array as lists, with None for nan, which JSON does not have."""
-    nothing = np.array(None, object)
-    return np.where(np.isnan(array), nothing, array.astype(object)).tolist()
 
 
 def _json_values(name: str, values: Any) -> list[Any]:
@@ -175,7 +159,9 @@ def _encode_parameter(name: str, value: object) -> Any:
 
 
 def _encode(value: object) -> Any:
-    """Return a number or a word as JSON: infinity as a word, and nan as None."""
+    """Return a word, a number or an array as JSON: infinity as a word, and nan as None."""
+    if isinstance(value, np.ndarray):
+        return np.where(np.isnan(value), np.array(None, object), value.astype(object)).tolist()
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and math.isnan(value):

@@ -32,15 +32,6 @@ from .model_schema import (
 from .selection_path import SparsityPath
 from .session import Sent
 
-COVARIANCE_NUMBERS = (
-    "why_not_by_group",
-    "n_rows",
-    "n_groups",
-    "degrees_of_freedom",
-    "dispersion",
-    "loss",
-    "is_ridge",
-)
 _PATH_COLUMNS = ("sparsity", "C", "score", "standard_error")
 
 # A file is short whatever number of columns it claims. What would take more than half a gigabyte,
@@ -292,8 +283,9 @@ def _covariance_of(parts: CovarianceParts, model: LinearModel, columns: Columns)
     """Return the covariance in a file."""
     k = len(parts.columns)
     n_outputs = len(np.atleast_2d(model.coef_))
-    for field in ("outputs", "values"):
-        if len(getattr(parts, field)) != k:
+    for field in ("outputs", "values", "indicator_shares"):
+        entries = getattr(parts, field)
+        if entries is not None and len(entries) != k:
             raise ValueError(f"covariance.{field} has not {k} entries, as covariance.columns has")
     pairs = list(zip(parts.columns, parts.outputs, strict=True))
     if max(parts.columns) >= columns.n_columns or max(parts.outputs) >= n_outputs:
@@ -304,78 +296,64 @@ def _covariance_of(parts: CovarianceParts, model: LinearModel, columns: Columns)
         raise ValueError(
             "covariance.columns and covariance.outputs have a coefficient twice; expected it once"
         )
-    model_based = _matrix("model_based", parts.model_based, k)
-    by_group = None if parts.by_group is None else _matrix("by_group", parts.by_group, k)
-    _check_variances(parts, model_based, by_group)
+    for field in ("model_based", "by_group"):
+        _check_size(field, getattr(parts, field), k)
+    fields = _covariance_fields(parts)
+    _check_variances(parts.why_not_by_group, fields["model_based"], fields["by_group"])
 
-    deviations = np.full(columns.n_columns, np.nan)
     _check_columns("covariance.deviations", parts.deviations, columns)
+    fields["deviations"] = np.full(columns.n_columns, np.nan)
     for entry in parts.deviations:
-        deviations[entry.column] = entry.value
+        fields["deviations"][entry.column] = entry.value
     if {entry.column for entry in parts.deviations} != {*parts.columns} - {-1}:
         raise ValueError("covariance.deviations is of other columns than covariance.columns")
-    shares = parts.indicator_shares
-    if shares is not None and len(shares) != k:
+    n_classes = len(model.classes_) if is_classifier(model) else 0
+    if parts.class_rows is not None and len(parts.class_rows) != n_classes:
         raise ValueError(
-            f"covariance.indicator_shares has not {k} entries, as covariance.columns has"
+            f"covariance.class_rows has {len(parts.class_rows)} numbers; expected one for each of "
+            f"{n_classes} classes"
         )
-    numbers = {name: getattr(parts, name) for name in COVARIANCE_NUMBERS}
-    for name in ("degrees_of_freedom", "dispersion"):
-        if numbers[name] is None:
-            numbers[name] = math.nan
-    return Covariance(
-        columns=np.array(parts.columns, np.intp),
-        outputs=np.array(parts.outputs, np.intp),
-        values=np.array(parts.values, np.float64),
-        model_based=model_based,
-        by_group=by_group,
-        deviations=deviations,
-        class_rows=_class_rows(parts, model),
-        indicator_shares=None if shares is None else np.array(shares, np.float64),
-        n_samples=parts.n_samples,
-        total_weight=parts.total_weight,
-        **numbers,
-    )
+    return Covariance(**fields)
 
 
-def _matrix(field: str, rows: Matrix, k: int) -> Array:
-    """Return a square matrix, with nan where a file has null."""
-    if len(rows) != k or any(len(row) != k for row in rows):
+def _covariance_fields(parts: CovarianceParts) -> dict[str, Any]:
+    """Return the fields of a covariance but for the deviations: arrays, with nan for null."""
+    fields: dict[str, Any] = {}
+    for field in CovarianceParts.model_fields:
+        value = getattr(parts, field)
+        if isinstance(value, list) and field != "deviations":
+            value = np.array(value, np.intp if field in ("columns", "outputs") else np.float64)
+        fields[field] = value
+    for field in ("degrees_of_freedom", "dispersion"):
+        if fields[field] is None:
+            fields[field] = math.nan
+    return fields
+
+
+def _check_size(field: str, rows: Matrix | None, k: int) -> None:
+    """Check that a matrix, if there is one, is square and of k rows."""
+    if rows is not None and [len(row) for row in rows] != [k] * k:
         raise ValueError(
             f"covariance.{field} has other sizes; expected {k} rows and columns, as "
             "covariance.columns says"
         )
-    return np.array(rows, np.float64)
 
 
-def _check_variances(parts: CovarianceParts, model_based: Array, by_group: Array | None) -> None:
+def _check_variances(why_not_by_group: str, model_based: Array, by_group: Array | None) -> None:
     """Check that no variance is negative, and that a reason is given for those that are not."""
     variances = model_based.diagonal()
     if (variances < 0).any():
         raise ValueError("covariance.model_based has a negative variance")
-    if (by_group is None) != bool(parts.why_not_by_group):
+    if (by_group is None) != bool(why_not_by_group):
         raise ValueError(
-            f"covariance.why_not_by_group is {short_repr(parts.why_not_by_group)}; expected a "
-            "reason without covariance.by_group, and none with it"
+            f"covariance.why_not_by_group is {short_repr(why_not_by_group)}; expected a reason "
+            "without covariance.by_group, and none with it"
         )
     if by_group is None:
         return
     allowed = _ROUNDING_OF_VARIANCES * np.nan_to_num(variances)
     if (by_group.diagonal() < -allowed).any():
         raise ValueError("covariance.by_group has a negative variance")
-
-
-def _class_rows(parts: CovarianceParts, model: LinearModel) -> Array | None:
-    """Return the rows of each class; None for numbers."""
-    if parts.class_rows is None:
-        return None
-    n_classes = len(model.classes_) if is_classifier(model) else 0
-    if len(parts.class_rows) != n_classes:
-        raise ValueError(
-            f"covariance.class_rows has {len(parts.class_rows)} numbers; expected one for each of "
-            f"{n_classes} classes"
-        )
-    return np.array(parts.class_rows, np.float64)
 
 
 def _path_of(choice: CrossValidation, columns: Columns) -> SparsityPath:

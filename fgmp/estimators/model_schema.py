@@ -158,12 +158,12 @@ class CovarianceParts(Part):
     values: list[Number]
     model_based: Matrix
     by_group: Matrix | None
-    deviations: list[Deviation]
     # Files of an earlier version do not have these.
     class_rows: list[NotNegative] | None = None
     indicator_shares: list[Share | None] | None = None
     n_samples: Count | None = None
     total_weight: Positive | None = None
+    deviations: list[Deviation]
 
 
 class CrossValidation(Part):
