@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
@@ -351,7 +351,7 @@ def sites_to_fit(
     if len(set(names)) < len(names):
         raise ValueError(f"features is {short_repr(names)}; expected {expected}")
     labels = _check_classes(estimator, classes)
-    return _sites_of(estimator, grid, n_clients, names, labels, sparse, report, options)
+    return _Sites(estimator, grid, n_clients, names, labels, sparse, report, **options)
 
 
 def bootstrap_over(
@@ -479,38 +479,6 @@ def performance_over(
     return performance_of_clients(model, sites, sites.names, by)
 
 
-def _sites_of(
-    estimator: SparseLinear,
-    grid: Any,
-    n_clients: int,
-    names: list[str],
-    labels: list[Any] | None,
-    sparse: bool,
-    report: Callable[[str], object],
-    options: Mapping[str, Any],
-) -> _Sites:
-    """Return the clients of a grid, once they are there and have the columns of an estimator."""
-    sites = _Sites(
-        grid,
-        _loss_of(labels, _loss_name(estimator)),
-        n_clients,
-        features=names,
-        classes=labels,
-        loss_name=_loss_name(estimator),
-        min_rows=estimator.min_rows if estimator.private is None else 1,
-        sums_in_the_open=estimator.private is None and not estimator.secure,
-        sparse=sparse,
-        report=report,
-        plan=plan_of(names, estimator.categories, estimator.missing),
-        **options,
-    )
-    if sites.info.n_features != len(names):
-        raise ValueError(
-            f"features has {len(names)} names; the sites have {sites.info.n_features} columns"
-        )
-    return sites
-
-
 def _sites_of_fitted(
     model: SparseLinear,
     grid: Any,
@@ -522,13 +490,8 @@ def _sites_of_fitted(
     """Return the clients of a grid with the columns of numbers of a fitted model."""
     names = [str(name) for name in model.feature_names_in_]
     labels = model.classes_.tolist() if hasattr(model, "classes_") else None
-    sites = _sites_of(model, grid, n_clients, names, labels, sparse, report, options)
+    sites = _Sites(model, grid, n_clients, names, labels, sparse, report, **options)
     return sites.encoded(model.encoding_) if hasattr(model, "encoding_") else sites
-
-
-def _loss_name(estimator: SparseLinear) -> str:
-    """Return the loss of numbers of an estimator; classes decide on that of a classifier."""
-    return str(getattr(estimator, "loss", "squared"))
 
 
 def _check_classes(estimator: SparseLinear, classes: Sequence[Any] | None) -> list[Any] | None:
@@ -568,7 +531,7 @@ class _TimedReport:
 
 
 class _Sites(OverFlower):
-    """The clients of a grid, as a fit needs them.
+    """The clients of a grid, once they are there and have the columns of an estimator.
 
     `fgmp.estimators.federated_table.FederatedTable` is the same in one process.
 
@@ -590,43 +553,45 @@ class _Sites(OverFlower):
 
     def __init__(
         self,
+        estimator: SparseLinear,
         grid: Any,
-        loss: Loss,
         n_clients: int,
-        *,
-        features: list[str],
-        classes: list[Any] | None,
-        loss_name: str,
-        min_rows: int,
-        sums_in_the_open: bool,
+        names: list[str],
+        labels: list[Any] | None,
         sparse: bool,
         report: Callable[[str], object],
-        plan: EncodingPlan | None = None,
         **options: Any,
     ) -> None:
+        loss_name = str(getattr(estimator, "loss", "squared"))  # labels decide on a classifier's
+        is_private = estimator.private is not None
+        self.min_rows = 1 if is_private else estimator.min_rows
+        self.plan = plan_of(names, estimator.categories, estimator.missing)
         settings = {
-            "plan": None if plan is None else plan.to_settings(),
+            "plan": None if self.plan is None else self.plan.to_settings(),
             "levels": None,
             "encoding": None,
-            "features": features,
-            "classes": classes,
+            "features": names,
+            "classes": labels,
             "keys": None,
             "loss": loss_name,
-            "min_rows": min_rows,
-            "sums_in_the_open": sums_in_the_open,
+            "min_rows": self.min_rows,
+            "sums_in_the_open": not is_private and not estimator.secure,
             "units": None,
             "fold": None,
             "dtype": None,
         }
+        loss = _loss_of(labels, loss_name)
         super().__init__(grid, loss, n_clients, settings=settings, **options)
+        if self.info.n_features != len(names):
+            raise ValueError(
+                f"features has {len(names)} names; the sites have {self.info.n_features} columns"
+            )
         self._set_keys()
         self.is_sparse = sparse
         self.total_weight = float(sum(self.info.n_rows))
         self.counted = np.array(self.info.n_rows, np.float64)
-        self.min_rows = min_rows
         self.report = _TimedReport(report)
         self.stage = ""
-        self.plan = plan
 
     def _set_keys(self) -> None:
         """Tell the clients whose rows are fitted, in which order: folds depend on their places."""
@@ -642,7 +607,6 @@ class _Sites(OverFlower):
         other = self.with_settings(
             json.loads(self.settings), n_rows=rows, client_ids=range(len(rows)), weights=weights
         )
-        assert isinstance(other, _Sites)
         other.nodes = [self.nodes[index] for index in taken]
         other.names = [self.names[index] for index in taken]
         other.reports = [self.reports[index] for index in taken]
@@ -681,9 +645,7 @@ class _Sites(OverFlower):
 
     def _with_columns(self, n_columns: int, **settings: Any) -> _Sites:
         """Return the clients in a view of their tables with other columns."""
-        other = self.with_settings(json.loads(self.settings) | settings, n_features=n_columns)
-        assert isinstance(other, _Sites)
-        return other
+        return self.with_settings(json.loads(self.settings) | settings, n_features=n_columns)
 
     @property
     def absent(self) -> list[str]:
@@ -692,13 +654,13 @@ class _Sites(OverFlower):
             name for node, name in zip(self.nodes, self.names, strict=True) if node in self.missing
         ]
 
-    def for_method(self, method: Method) -> _Sites:
+    def for_method(self, method: Method) -> Self:
         """Return the transport for a method; first report what the clients are asked for."""
         fold = json.loads(self.settings)["fold"]
         prefix = "" if fold is None else f"without {Fold(*fold)}: "
         stage = prefix + stage_in_words(method)
         self.report(stage)
-        other = cast(_Sites, super().for_method(method))
+        other = super().for_method(method)
         other.stage = stage
         return other
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -222,7 +222,7 @@ class OverFlower(AskingTransport):
         )
         self.weights = self.info.weights
 
-    def with_settings(self, settings: Mapping[str, Any], **of_info: Any) -> OverFlower:
+    def with_settings(self, settings: Mapping[str, Any], **of_info: Any) -> Self:
         """Return the same clients with other settings, and the fields of `info` that these change.
 
         No client is asked again who it is.
@@ -233,7 +233,7 @@ class OverFlower(AskingTransport):
         other.weights = other.info.weights
         return other
 
-    def for_method(self, method: Method) -> OverFlower:
+    def for_method(self, method: Method) -> Self:
         """Return the transport for a method, which goes with the first question to each client."""
         text, arrays = to_json(method, self.kinds)
         run = {
