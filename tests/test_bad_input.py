@@ -17,7 +17,7 @@ import fgmp.run.metrics
 from fgmp import Overall
 from fgmp.datasets.digits import DigitsByWriter
 from fgmp.dictionaries import StandardBasis
-from fgmp.estimators.federated_table import ClientRows
+from fgmp.estimators.federated_table import TablePart
 from fgmp.solvers import RestrictedProblem
 from fgmp.theory import approx_tau
 
@@ -468,7 +468,7 @@ SHOWN = {
     "sparse": (THIN, THIN.clients[0].features),
     "shape": FED.info,
     "restricted problem": RestrictedProblem.of(FED.clients[0], np.arange(5), StandardBasis()),
-    "rows of clients": ClientRows(X, Y, Y),
+    "rows of clients": TablePart(np.arange(len(Y)), Y, Y),
     "digits": DigitsByWriter(FED, FED, ("0",), ("1",), (2, 3)),
     "a dict of it all": {
         "truth": arrays(truth=X[0]),

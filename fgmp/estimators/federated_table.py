@@ -33,13 +33,13 @@ _MAX_COEFFICIENTS = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ClientRows:
-    """The rows of one client.
+class TablePart:
+    """Which rows of a table are those of a client.
 
     Attributes
     ----------
-    features : ndarray or sparse matrix, shape (n_rows, n_features)
-        In the units of the data.
+    rows : ndarray of int, shape (n_rows,)
+        The rows of the table, increasing.
     targets : ndarray, shape (n_rows,)
         As the loss takes them.
     weights : ndarray, shape (n_rows,)
@@ -50,59 +50,18 @@ class ClientRows:
         Whether weights differ between rows, of this client or another.
     """
 
-    features: Any
+    rows: IndexArray
     targets: Array
     weights: Array
     index: int = 0
     is_weighted: bool = False
 
-    def training_rows(self, fold: Fold | None) -> IndexArray:
-        """Return the indices of the rows that train while a fold is held out; all for None."""
-        return training_rows(self.targets, self.index, fold)
-
-    def take(self, indices: IndexArray) -> ClientRows:
-        """Return some of the rows, given by increasing indices; without a copy if these are all."""
-        if len(indices) == len(self.targets):
-            return self
-        return replace(
-            self,
-            features=self.features[indices],
-            targets=self.targets[indices],
-            weights=self.weights[indices],
-        )
-
-
-def training_rows(targets: Array, index: int, fold: Fold | None) -> IndexArray:
-    """Return the indices of the rows of a client that train, by its targets and its index."""
-    if fold is None:
-        return np.arange(len(targets))
-    folds = assign_folds(targets, index, fold.n_folds, fold.seed, fold.min_rows)
-    return np.flatnonzero(folds != fold.number)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class TablePart:
-    """Which rows of a table are those of a client.
-
-    Attributes
-    ----------
-    rows : ndarray of int
-        The rows of the table, increasing.
-    targets, weights, index, is_weighted
-        As in `ClientRows`.
-    """
-
-    rows: IndexArray
-    targets: Array
-    weights: Array
-    index: int
-    is_weighted: bool
-
     def outside(self, fold: Fold | None) -> TablePart:
-        """Return the part of the rows that train while a fold is held out."""
+        """Return the part of the rows that train while a fold is held out; all for None."""
         if fold is None:
             return self
-        indices = training_rows(self.targets, self.index, fold)
+        folds = assign_folds(self.targets, self.index, fold.n_folds, fold.seed, fold.min_rows)
+        indices = np.flatnonzero(folds != fold.number)
         return replace(
             self,
             rows=self.rows[indices],
@@ -110,13 +69,14 @@ class TablePart:
             weights=self.weights[indices],
         )
 
-    def of(self, table: Any) -> ClientRows:
+    def of(self, table: Any) -> Any:
         """Return the rows themselves: a view of a table in which they are neighbours, or a copy."""
+        if not len(self.rows):
+            return table[:0]
         first = int(self.rows[0])
         last = int(self.rows[-1])
         are_neighbours = last - first + 1 == len(self.rows)
-        features = table[first : last + 1] if are_neighbours else table[self.rows]
-        return ClientRows(features, self.targets, self.weights, self.index, self.is_weighted)
+        return table[first : last + 1] if are_neighbours else table[self.rows]
 
 
 class ClientView(NamedTuple):
@@ -128,12 +88,13 @@ class ClientView(NamedTuple):
 
 
 def client_view(
-    rows: ClientRows,
+    table: Any,
+    part: TablePart,
     standardization: Standardization | None,
     loss: Loss,
     out: Array | None = None,
 ) -> ClientView:
-    """Return rows in the units of a standardization, or as they are, in float64, without one.
+    """Return rows of a table in the units of a standardization, or as they are, in float64.
 
     A client on another machine calls this on its own rows, and gets the same bits. Weights have
     mean one. Those of the squared loss scale the rows, once these are in common units. Otherwise
@@ -142,34 +103,35 @@ def client_view(
     Dense features in common units are written to `out`, if it is given: views of all clients beside
     the table that they are moved to would hold the data twice.
     """
-    weights = rows.weights / rows.weights.mean()
-    targets = rows.targets
+    rows = part.of(table)
+    weights = part.weights / part.weights.mean()
+    targets = part.targets
     if standardization is None:
-        features = rows.features.astype(float, copy=False)
+        features = rows.astype(float, copy=False)
         if sparse.issparse(features):
             features = SparseFeatures(features)
-        return _with_weights(ClientView(features, targets, loss), weights, rows.is_weighted)
+        return _with_weights(ClientView(features, targets, loss), weights, part.is_weighted)
 
-    precision = rows.features.dtype
+    precision = rows.dtype
     centre = standardization.centre
     target_centre = standardization.target_centre
     if standardization.centred_per_client:
-        centre = weights @ rows.features / len(targets)
+        centre = weights @ rows / len(targets)
         if loss.is_quadratic:
             target_centre = weights @ targets / len(targets)
-    features = standardization.of_features(rows.features, centre, out)
+    features = standardization.of_features(rows, centre, out)
     if not loss.has_integer_targets:
         targets = (targets - target_centre) / standardization.target_unit
         targets = targets.astype(precision)
 
-    if loss.is_quadratic and rows.is_weighted:
+    if loss.is_quadratic and part.is_weighted:
         roots = np.sqrt(weights).astype(precision)
-        if sparse.issparse(rows.features):
+        if sparse.issparse(rows):
             features = features.times_rows(roots)
         else:
             features *= roots[:, None]
         return ClientView(features, targets * roots, loss)
-    view = _with_weights(ClientView(features, targets, loss), weights, rows.is_weighted)
+    view = _with_weights(ClientView(features, targets, loss), weights, part.is_weighted)
     return view._replace(loss=loss_of_view(view.loss, standardization))
 
 
@@ -293,14 +255,14 @@ class FederatedTable:
         loss = self.info.loss
         offsets = np.append(0, np.cumsum([len(part.rows) for part in parts]))
         if self.is_sparse:
-            views = [client_view(part.of(self._features), standardization, loss) for part in parts]
+            views = [client_view(self._features, part, standardization, loss) for part in parts]
             features = concatenate_rows([view.features for view in views])
         else:
             n_columns = standardization.n_intercepts + self.info.n_features
             features = np.empty((offsets[-1], n_columns), self.info.dtype)
             blocks = [features[block] for block in _slices(offsets)]
             views = [
-                client_view(part.of(self._features), standardization, loss, block)
+                client_view(self._features, part, standardization, loss, block)
                 for part, block in zip(parts, blocks, strict=True)
             ]
         return LocalClients(_federation(features, views, offsets, parts))
@@ -356,7 +318,7 @@ class RowsOfTable(Transport):
     def _client(self, index: int) -> Client:
         """Return a client with its rows, in float64."""
         part = self._parts[index]
-        features, targets, loss = client_view(part.of(self._features), None, self._loss)
+        features, targets, loss = client_view(self._features, part, None, self._loss)
         if targets.dtype.kind == "f":
             targets = targets.astype(np.float64, copy=False)
         return Client(features, targets, loss, part.index)

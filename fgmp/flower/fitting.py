@@ -23,7 +23,7 @@ from ..estimators.clients import Fold, Standardization
 from ..estimators.encoding import Encoding, EncodingPlan, RawTable, plan_of
 from ..estimators.federated_table import (
     LOSSES_OF_NUMBERS,
-    ClientRows,
+    TablePart,
     client_view,
     loss_of_view,
 )
@@ -134,11 +134,10 @@ def table_app(
             return X, targets if classes else np.zeros(len(y), X.dtype)
         X = X.astype(settings["dtype"], copy=False)
         index = settings["keys"].index(context.node_config["partition-id"])
-        rows = ClientRows(X, targets, np.ones(len(y)), index)
         fold = None if settings["fold"] is None else Fold(*settings["fold"])
-        training = rows.take(rows.training_rows(fold))
+        part = TablePart(np.arange(len(y)), targets, np.ones(len(y)), index).outside(fold)
         standardization = Standardization.from_settings(settings["units"])
-        view = client_view(training, standardization, _loss_of(classes, settings["loss"]))
+        view = client_view(X, part, standardization, _loss_of(classes, settings["loss"]))
         return view.features, view.targets
 
     return app_of(Site(load, masked_only, (), introduce), mods)
