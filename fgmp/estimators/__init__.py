@@ -8,23 +8,20 @@ in their order, and `advice` what is said of it. What is asked of clients is dec
 names, which run no code.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .._support.optional import needs
 
 if TYPE_CHECKING:
-    from .linear import (
-        Bootstrap,
-        Encoding,
-        FedGradMPClassifier,
-        FedGradMPRegressor,
-        FitReport,
-        Performance,
-        SparsityPath,
-        Summary,
-        Validation,
-        model_from_json,
-    )
+    from .bootstrap import Bootstrap
+    from .encoding import Encoding
+    from .internal_external import Validation
+    from .linear import FedGradMPClassifier, FedGradMPRegressor, model_from_json
+    from .performance import Performance
+    from .report import FitReport
+    from .selection_path import SparsityPath
+    from .summary import Summary
 
 __all__ = [
     "Bootstrap",
@@ -39,6 +36,9 @@ __all__ = [
     "model_from_json",
 ]
 
+# The modules of the names that `linear` itself has no use for.
+_ELSEWHERE = {"Encoding": "encoding", "SparsityPath": "selection_path"}
+
 
 def __getattr__(name: str) -> Any:
     """Import a public name at its first use.
@@ -49,5 +49,5 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with needs(f"fgmp.estimators.{name}", "scikit-learn", "narwhals", "tqdm"):
-        from . import linear
-    return getattr(linear, name)
+        module = import_module(f"fgmp.estimators.{_ELSEWHERE.get(name, 'linear')}")
+    return getattr(module, name)

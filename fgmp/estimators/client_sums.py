@@ -415,11 +415,9 @@ class MeanResiduals(ClientSums):
         (model,) = message
         targets, weights, _ = split_weights(client)
         residual = weights @ (targets - client.predictions(model)) / len(targets)
-        index = client.client_id if self.n_indices > 1 else 0
-
         update = np.zeros((2, self.n_indices))
-        update[0, index] = (residual - self.level) / self.unit
-        update[1, index] = 1
+        index = client.client_id if self.n_indices > 1 else 0
+        update[:, index] = (residual - self.level) / self.unit, 1
         return update
 
 

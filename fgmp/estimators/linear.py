@@ -26,7 +26,6 @@ from ..losses import LogisticLoss, Loss, SoftmaxLoss
 from ..sparse_model import Array, IndexArray
 from .advice import advise_on_intercepts, has_own_intercepts
 from .bootstrap import Bootstrap, bootstrap_rows
-from .encoding import Encoding
 from .federated_table import LOSSES_OF_NUMBERS
 from .fitted import LinearModel
 from .groups import group_of_each_row
@@ -36,23 +35,9 @@ from .own_intercepts import intercept_of_group
 from .performance import Performance, performance_of_rows
 from .profiled_loss import expected_targets
 from .report import FitReport, report_of
-from .selection_path import SparsityPath
 from .session import Report
 from .summary import Summary, summarize
 from .training import fit_clients, fit_rows
-
-__all__ = [
-    "Bootstrap",
-    "Encoding",
-    "FedGradMPClassifier",
-    "FedGradMPRegressor",
-    "FitReport",
-    "Performance",
-    "SparsityPath",
-    "Summary",
-    "Validation",
-    "model_from_json",
-]
 
 
 def _is_of_fit(name: str) -> bool:
