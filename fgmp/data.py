@@ -452,7 +452,7 @@ class Federation:
             weights=p,
             client_ids=np.arange(len(n_rows)),
         )
-        _check_size(federation)
+        check_size("As[0]", loss, federation.n_features)
 
         has_labels = federation.targets.dtype.kind != "f"
         if has_labels or federation.targets.dtype == federation.dtype:
@@ -636,12 +636,12 @@ def check_federation(name: str, federation: object) -> Federation:
     return checked
 
 
-def _check_size(federation: Federation) -> None:
-    n_coefficients = math.prod(federation.model_shape)
+def check_size(name: str, loss: Loss, n_features: int) -> None:
+    """Raise a ValueError, which names the features, if a model has too many coefficients."""
+    n_coefficients = math.prod(loss.model_shape(n_features))
     if n_coefficients > _MOST_COEFFICIENTS:
         raise ValueError(
-            f"As[0] has {federation.n_features} features, "
-            f"for a model of {n_coefficients} coefficients; "
+            f"{name} has {n_features} features, for a model of {n_coefficients} coefficients; "
             f"expected at most {_MOST_COEFFICIENTS}: indices travel as 32-bit integers"
         )
 

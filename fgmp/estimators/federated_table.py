@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -14,7 +13,7 @@ from scipy import sparse
 
 from .._support.sparse_features import SparseFeatures
 from .._support.tables import concatenate_rows, normalized_weights
-from ..data import Client, Federation, ProblemInfo
+from ..data import Client, Federation, ProblemInfo, check_size
 from ..losses import Loss, PoissonLoss, SquaredLoss
 from ..method import Call, Method, Transport
 from ..simulation import LocalClients
@@ -27,9 +26,6 @@ from .weighted_loss import WeightedLoss, rows_counted
 
 # The losses of numbers that an estimator takes, by name.
 LOSSES_OF_NUMBERS: dict[str, type[Loss]] = {"squared": SquaredLoss, "poisson": PoissonLoss}
-
-# Indices of coefficients travel as 32-bit integers.
-_MAX_COEFFICIENTS = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -345,13 +341,7 @@ def _federation(
     Sparse features that are centred per client are a tuple, because they have no common centre.
     """
     first, _, loss = views[0]
-    n_features = first.shape[1]
-    size = math.prod(loss.model_shape(n_features))
-    if size > _MAX_COEFFICIENTS:
-        raise ValueError(
-            f"X has {n_features} features, for a model of {size} coefficients; expected at "
-            f"most {_MAX_COEFFICIENTS}: indices travel as 32-bit integers"
-        )
+    check_size("X", loss, first.shape[1])
     targets = np.concatenate([view.targets for view in views])
     if targets.dtype.kind == "f":
         targets = targets.astype(first.dtype, copy=False)

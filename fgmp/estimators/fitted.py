@@ -105,11 +105,8 @@ def input_names(model: LinearModel) -> list[str]:
 def names_of_features(model: LinearModel) -> Sequence[str]:
     """Return the names of all columns of a fitted estimator; x0, x1, ... if it had none."""
     if hasattr(model, "encoding_"):
-        return list(model.encoding_.column_names())
-    names = getattr(model, "feature_names_in_", None)
-    if names is None:
-        return [f"x{j}" for j in range(model.n_features_in_)]
-    return [str(name) for name in names]
+        return model.encoding_.column_names()
+    return input_names(model)
 
 
 def words_on_columns(model: LinearModel) -> str:

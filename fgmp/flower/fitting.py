@@ -327,8 +327,8 @@ def fit_over(
     >>> model.feature_names_in_[model.support_].tolist()  # doctest: +SKIP
     ['dose']
     """
-    sites = sites_to_fit(estimator, grid, n_clients, features, classes, sparse, report, options)
-    return sites.fit(estimator)
+    options |= {"sparse": sparse, "report": report}
+    return sites_to_fit(estimator, grid, n_clients, features, classes, **options).fit(estimator)
 
 
 def sites_to_fit(
@@ -337,9 +337,7 @@ def sites_to_fit(
     n_clients: int,
     features: Sequence[str],
     classes: Sequence[Any] | None,
-    sparse: bool,
-    report: Callable[[str], object],
-    options: Mapping[str, Any],
+    **options: Any,
 ) -> _Sites:
     """Return the clients that an estimator is to be fitted to; arguments as in `fit_over`."""
     check_protocol(
@@ -350,7 +348,7 @@ def sites_to_fit(
     if len(set(names)) < len(names):
         raise ValueError(f"features is {short_repr(names)}; expected {expected}")
     labels = _check_classes(estimator, classes)
-    return _Sites(estimator, grid, n_clients, names, labels, sparse, report, **options)
+    return _Sites(estimator, grid, n_clients, names, labels, **options)
 
 
 def bootstrap_over(
@@ -417,7 +415,7 @@ def bootstrap_over(
             "secure is True, and sums over clients with the weights of resamples can be solved for "
             "each client; expected a model in the open. summary() has errors by group under masks"
         )
-    sites = _sites_of_fitted(model, grid, n_clients, sparse, report, options)
+    sites = _sites_of_fitted(model, grid, n_clients, sparse=sparse, report=report, **options)
     return bootstrap_clients(
         model, sites, n_resamples, choose_again, random_state, sites.report_round
     )
@@ -474,22 +472,15 @@ def performance_over(
     check_protocol(
         "model", model, ("performance",), "a fitted FedGradMPClassifier or FedGradMPRegressor"
     )
-    sites = _sites_of_fitted(model, grid, n_clients, sparse, report, options)
+    sites = _sites_of_fitted(model, grid, n_clients, sparse=sparse, report=report, **options)
     return performance_of_clients(model, sites, sites.names, by)
 
 
-def _sites_of_fitted(
-    model: SparseLinear,
-    grid: Any,
-    n_clients: int,
-    sparse: bool,
-    report: Callable[[str], object],
-    options: Mapping[str, Any],
-) -> _Sites:
+def _sites_of_fitted(model: SparseLinear, grid: Any, n_clients: int, **options: Any) -> _Sites:
     """Return the clients of a grid with the columns of numbers of a fitted model."""
     names = [str(name) for name in model.feature_names_in_]
     labels = model.classes_.tolist() if hasattr(model, "classes_") else None
-    sites = _Sites(model, grid, n_clients, names, labels, sparse, report, **options)
+    sites = _Sites(model, grid, n_clients, names, labels, **options)
     return sites.encoded(model.encoding_) if hasattr(model, "encoding_") else sites
 
 
@@ -557,8 +548,8 @@ class _Sites(OverFlower):
         n_clients: int,
         names: list[str],
         labels: list[Any] | None,
-        sparse: bool,
-        report: Callable[[str], object],
+        sparse: bool = False,
+        report: Callable[[str], object] = print,
         **options: Any,
     ) -> None:
         loss_name = str(getattr(estimator, "loss", "squared"))  # labels decide on a classifier's

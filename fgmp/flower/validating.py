@@ -64,9 +64,7 @@ def validate_over(
     with needs("validate_over", "scikit-learn", "narwhals", "tqdm"):
         from ..estimators.internal_external import sets_of_groups, validate_sets, way_of_measuring
         from ..estimators.performance import performance_of_clients
-    sparse = options.pop("sparse", False)
-    report = options.pop("report", print)
-    sites = sites_to_fit(estimator, grid, n_clients, features, classes, sparse, report, options)
+    sites = sites_to_fit(estimator, grid, n_clients, features, classes, **options)
 
     def refit(model: SparseLinear, is_inside: Array) -> SparseLinear:
         return sites.of(is_inside).fit(model)
