@@ -97,6 +97,13 @@ def facts_in_words(facts: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in facts.items())
 
 
+def cell_of(value: object, digits: int, nothing: str) -> str:
+    """Return a value as text, a float with some digits, and a word for nan."""
+    if isinstance(value, (float, np.floating)):
+        return nothing if np.isnan(value) else f"{value:.{digits}g}"
+    return str(value)
+
+
 def text_table(header: Sequence[str], rows: Iterable[Sequence[str]], n_words: int = 1) -> list[str]:
     """Return the lines of a table of text, in columns that are aligned.
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._support.displays import frame_of, html_table, text_table
+from .._support.displays import cell_of, frame_of, html_table, text_table
 from .._support.validation import check_option
 from ..losses import LogisticLoss, Loss, PoissonLoss, SoftmaxLoss, SquaredLoss
 from ..method import Transport
@@ -161,17 +161,10 @@ class Performance:
 
 
 def table_of(columns: dict[str, Array]) -> list[list[str]]:
-    """Return the headings and the cells of a table that is printed."""
+    """Return the headings and the cells of a table; a number that does not exist is a dash."""
     headings = [_HEADINGS.get(name, name) for name in columns]
-    cells = [[_cell(value) for value in column] for column in columns.values()]
+    cells = [[cell_of(value, 3, nothing="-") for value in column] for column in columns.values()]
     return [headings, *(list(line) for line in zip(*cells, strict=True))]
-
-
-def _cell(value: object) -> str:
-    """Return a value as text, with three digits; a number that does not exist is a dash."""
-    if isinstance(value, (float, np.floating)):
-        return "-" if np.isnan(value) else f"{value:.3g}"
-    return str(value)
 
 
 # Measuring.

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 from sklearn.base import is_classifier
 
-from .._support.displays import frame_of, html_table_with_notes, text_table
+from .._support.displays import cell_of, frame_of, html_table_with_notes, text_table
 from .._support.ties import with_exact_ties
 from .._support.validation import check_bool, check_number
 from ..shared_support.newton import Separated
@@ -167,7 +167,10 @@ class Summary:
             for name in headings
             if name in columns and not ("by_group" in name and np.isnan(columns[name]).all())
         }
-        cells = {name: [_cell(value) for value in column] for name, column in shown.items()}
+        cells = {
+            name: [cell_of(value, 4, nothing="") for value in column]
+            for name, column in shown.items()
+        }
         if "rows" in cells:
             marks = np.where(columns["few_rows"], " *", "")
             cells["rows"] = [cell + mark for cell, mark in zip(cells["rows"], marks, strict=True)]
@@ -192,13 +195,6 @@ def _per_step(ratio: str, columns: dict[str, Array]) -> dict[str, Array]:
             of_unit = name.replace("_per_deviation", "")
             found[of_unit] = np.where(is_indicator, columns[of_unit], columns[name])
     return found
-
-
-def _cell(value: object) -> str:
-    """Return a value as text, with four digits; a number that does not apply is empty."""
-    if isinstance(value, (float, np.floating)):
-        return "" if np.isnan(value) else f"{value:.4g}"
-    return str(value)
 
 
 def summarize(model: LinearModel, level: float, unshrunken: bool) -> Summary:
