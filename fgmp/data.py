@@ -89,8 +89,7 @@ class Client:
     @property
     def dtype(self) -> np.dtype[Any]:
         """float32 or float64: of the features, and of models."""
-        dtype: np.dtype[Any] = self.features.dtype
-        return dtype
+        return self.features.dtype
 
     @property
     def n_samples(self) -> int:
@@ -114,8 +113,7 @@ class Client:
 
     def columns(self, atoms: IndexArray) -> Array:
         """Return the columns of A_i of some atoms, by index, dense, shape (n_samples, k)."""
-        columns: Array = self.features.take(atoms, axis=1)
-        return columns
+        return self.features.take(atoms, axis=1)
 
     def predictions(self, x: Array | SparseModel) -> Array:
         """Return A_i x."""
@@ -141,8 +139,7 @@ class Client:
             y = self.targets[batch]
         derivative = self.loss.derivative(predict(A, x), y) * self.loss.row_weight(len(y))
         # Transposed twice, so that each output has a contiguous column.
-        gradient: Array = (derivative.T @ A).T
-        return gradient
+        return (derivative.T @ A).T
 
     def minibatches(
         self, rng: np.random.Generator, batch_size: int | None, count: int
@@ -478,8 +475,7 @@ class Federation:
     @property
     def dtype(self) -> np.dtype[Any]:
         """float32 or float64: of the features, and of models."""
-        dtype: np.dtype[Any] = self._first_features.dtype
-        return dtype
+        return self._first_features.dtype
 
     @property
     def _first_features(self) -> Features:
@@ -579,8 +575,7 @@ class Federation:
 
         # In one product, which is faster than one for each client.
         values = self.loss.values(predict(self.features, x), self.targets)
-        objectives: Array = np.add.reduceat(values, self.offsets[:-1]) * self._row_weights
-        return objectives
+        return np.add.reduceat(values, self.offsets[:-1]) * self._row_weights
 
     def pooled(self) -> Federation:
         """Return one client that holds all rows and has the objective f.
@@ -630,10 +625,7 @@ class Federation:
 
 def check_federation(name: str, federation: object) -> Federation:
     """Return a federation, or raise a ValueError for any other value."""
-    checked: Federation = check_kind(
-        name, federation, Federation, "a Federation, as from_arrays makes one"
-    )
-    return checked
+    return check_kind(name, federation, Federation, "a Federation, as from_arrays makes one")
 
 
 def check_size(name: str, loss: Loss, n_features: int) -> None:
@@ -691,5 +683,4 @@ def _is_faster_by_columns(features: Features, n_columns: int) -> bool:
 def _product(features: Features, x: Array) -> Array:
     """Return A x; if x is a matrix, with one contiguous column for each output."""
     is_dense = isinstance(features, np.ndarray)
-    product: Array = (x.T @ features.T).T if is_dense and x.ndim > 1 else features @ x
-    return product
+    return (x.T @ features.T).T if is_dense and x.ndim > 1 else features @ x

@@ -204,8 +204,7 @@ def parts_of(features: Any) -> tuple[Any, ...]:
 
 def check_dictionary(dictionary: object) -> Atoms:
     """Return a dictionary, or raise a ValueError for any other value."""
-    checked: Atoms = check_kind("dictionary", dictionary, Atoms, "a Dictionary or a StandardBasis")
-    return checked
+    return check_kind("dictionary", dictionary, Atoms, "a Dictionary or a StandardBasis")
 
 
 class Dictionary(Atoms):

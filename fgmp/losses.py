@@ -287,20 +287,17 @@ class LogisticLoss(Loss):
     def values(self, predictions: Array, targets: Array) -> Array:
         """Return log(1 + exp(-c y z)), without overflow."""
         zero = predictions.dtype.type(0)
-        values: Array = np.logaddexp(zero, -self._c * targets * predictions)
-        return values
+        return np.logaddexp(zero, -self._c * targets * predictions)
 
     def derivative(self, predictions: Array, targets: Array) -> Array:
         """Return -c y s(-c y z)."""
         slope = -self._c * targets
-        derivative: Array = slope * expit(slope * predictions)
-        return derivative
+        return slope * expit(slope * predictions)
 
     def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
         """Return c^2 s(c z) s(-c z) times the direction."""
         scaled = self._c * predictions
-        product: Array = self._c**2 * expit(scaled) * expit(-scaled) * direction
-        return product
+        return self._c**2 * expit(scaled) * expit(-scaled) * direction
 
     def label_margins(self, predictions: Array, targets: Array) -> Array:
         """Return y z, which is positive on the side of the label."""
@@ -387,8 +384,7 @@ class SoftmaxLoss(Loss):
         is_other = np.arange(self.n_classes) != targets[:, None]
         of_label = predictions[~is_other][:, None]
         of_others = predictions[is_other].reshape(len(targets), self.n_classes - 1)
-        margins: Array = of_label - of_others
-        return margins
+        return of_label - of_others
 
 
 # Probabilities below tiny^0.7 matter less than rounding, and products of such small numbers are
@@ -413,8 +409,7 @@ def _values_and_softmax(predictions: Array, targets: Array) -> tuple[Array, Arra
 
 def _covariance(p: Array, direction: Array) -> Array:
     """Return (diag(p) - p p') times the direction of each row."""
-    product: Array = p * (direction - np.sum(p * direction, axis=1, keepdims=True))
-    return product
+    return p * (direction - np.sum(p * direction, axis=1, keepdims=True))
 
 
 # Beyond this prediction l continues as its own second-order expansion. exp(40) is 26 times the
@@ -473,20 +468,17 @@ class PoissonLoss(Loss):
         inside, beyond = _split(predictions)
         of_targets = xlogy(targets, targets) - targets
         exponential = np.exp(inside) * (1 + beyond + beyond**2 / 2)
-        values: Array = exponential - targets * predictions + of_targets
-        return values
+        return exponential - targets * predictions + of_targets
 
     def derivative(self, predictions: Array, targets: Array) -> Array:
         """Return exp(z) - y."""
         inside, beyond = _split(predictions)
-        derivative: Array = np.exp(inside) * (1 + beyond) - targets
-        return derivative
+        return np.exp(inside) * (1 + beyond) - targets
 
     def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
         """Return exp(z) times the direction."""
         inside, _ = _split(predictions)
-        product: Array = np.exp(inside) * direction
-        return product
+        return np.exp(inside) * direction
 
     def recession_margins(self, predictions: Array, targets: Array, moves: Array) -> Array:
         """Return by how much each move goes where l decreases without end.
@@ -518,8 +510,7 @@ def takes_labels(loss: str | Loss) -> bool:
 def check_loss(name: str, loss: object) -> Loss:
     """Return a loss, or raise a ValueError for any other value."""
     expected = "a loss object, such as fgmp.SquaredLoss() or one of a subclass of fgmp.Loss"
-    checked: Loss = check_kind(name, loss, Loss, expected)
-    return checked
+    return check_kind(name, loss, Loss, expected)
 
 
 def loss_of(loss: str | Loss, targets: Sequence[Array]) -> Loss:

@@ -161,8 +161,7 @@ class Method:
 
     def coefficients(self, state: State) -> Update:
         """Return the coefficients of the estimate that a state stands for."""
-        coefficients: Update = state
-        return coefficients
+        return state
 
 
 class Streams:

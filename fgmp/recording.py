@@ -634,8 +634,7 @@ class Watchers:
 
 def _hook(callback: Callback, name: str) -> Callable[[Run], object]:
     """Return the method `begin` or `end` of a callback, or a function that does nothing."""
-    hook: Callable[[Run], object] = getattr(callback, name, lambda run: None)
-    return hook
+    return getattr(callback, name, lambda run: None)
 
 
 def result_of(run: Run, interrupted: bool = False) -> Result:

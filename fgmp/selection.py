@@ -216,8 +216,7 @@ def check_selection(selection: object) -> None:
 
 def positions_of(atoms: IndexArray, n_outputs: int) -> IndexArray:
     """Return the positions of atoms with all their outputs in flattened coefficients."""
-    positions: IndexArray = np.add.outer(atoms * n_outputs, np.arange(n_outputs)).reshape(-1)
-    return positions
+    return np.add.outer(atoms * n_outputs, np.arange(n_outputs)).reshape(-1)
 
 
 def largest(magnitudes: Array, count: int) -> IndexArray:

@@ -488,8 +488,7 @@ class SecondOrderProblem(RestrictedProblem):
         in_coefficients = super().pull_back
         pulled = [in_coefficients(F) for F in np.moveaxis(coupling, -1, 0)]
         across = np.sqrt(self.row_weight) * np.stack(pulled, axis=1)
-        coupled: Array = hessian - across @ across.T
-        return coupled
+        return hessian - across @ across.T
 
     @property
     def shifts(self) -> Array:
@@ -508,8 +507,7 @@ class SecondOrderProblem(RestrictedProblem):
         if self.to_coefficients is None:
             distinct_atoms, count = np.unique(atoms, return_counts=True)
             common_atoms = distinct_atoms[count == self.n_outputs]
-            shifts: Array = (atoms[:, None] == common_atoms) / np.sqrt(self.n_outputs)
-            return shifts
+            return (atoms[:, None] == common_atoms) / np.sqrt(self.n_outputs)
 
         gram = self.dictionary.inner_products(atoms)
         energies, directions = np.linalg.eigh(self.to_coefficients.T @ gram @ self.to_coefficients)
@@ -623,8 +621,7 @@ class SecondOrderProblem(RestrictedProblem):
 def _positive(eigenvalues: Array) -> Array:
     """Return those of increasing eigenvalues that are larger than rounding of the largest."""
     rounding = len(eigenvalues) * np.finfo(eigenvalues.dtype).eps * eigenvalues[-1]
-    positive: Array = eigenvalues[eigenvalues > rounding]
-    return positive
+    return eigenvalues[eigenvalues > rounding]
 
 
 @dataclass(frozen=True)

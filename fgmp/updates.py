@@ -260,8 +260,7 @@ class Updates(NamedTuple):
     @property
     def shares(self) -> Array:
         """The weights of the rows, scaled to sum to one."""
-        shares: Array = self.weights / self.weights.sum()
-        return shares
+        return self.weights / self.weights.sum()
 
     def stacked(self) -> Array:
         """Return the updates as the rows of a dense matrix, shape (n_rows, n_columns)."""
@@ -275,8 +274,7 @@ class Updates(NamedTuple):
     def mean(self) -> Array:
         """Return sum_i p_i x_i, with the weights scaled to the rows that there are."""
         if self.entries is None:
-            total: Array = np.add.reduce(self.shares[:, None] * self.values, axis=0)
-            return total
+            return np.add.reduce(self.shares[:, None] * self.values, axis=0)
         weighted = self.shares[self.entries.row] * self.values
         return np.bincount(self.entries.column, weighted, prod(self.update_spec.shape))
 

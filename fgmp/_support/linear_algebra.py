@@ -239,8 +239,7 @@ def orthonormal_combinations(gram: FloatArray) -> FloatArray:
     eigenvalues, eigenvectors = np.linalg.eigh(gram / np.outer(norms, norms))
     is_positive = eigenvalues > _LEAST_EIGENVALUE[gram.dtype] * eigenvalues.max(initial=0.0)
     scaled = eigenvectors[:, is_positive] / np.sqrt(eigenvalues[is_positive])
-    combinations: FloatArray = scaled / norms[:, None]
-    return combinations
+    return scaled / norms[:, None]
 
 
 def _solve_normal_equations(columns: FloatArray, targets: FloatArray) -> FloatArray | None:
@@ -391,16 +390,14 @@ def _indices_of_half(k: int) -> IndexArray:
 
 def upper_half(matrix: Array) -> Array:
     """Return the upper half of a square matrix, row by row, as it travels."""
-    half: Array = matrix.take(_indices_of_half(len(matrix)))
-    return half
+    return matrix.take(_indices_of_half(len(matrix)))
 
 
 def symmetric_from_half(half: Array, k: int) -> Array:
     """Return the symmetric k x k matrix of an upper half."""
     upper = np.zeros((k, k), half.dtype)
     upper.put(_indices_of_half(k), half)
-    symmetric: Array = upper + np.triu(upper, 1).T
-    return symmetric
+    return upper + np.triu(upper, 1).T
 
 
 def block_hessian(
@@ -423,8 +420,7 @@ def block_hessian(
         Return for an output d the curvatures of all outputs with it, shape (m, n_outputs).
     """
     if n_outputs == 1:
-        hessian: Array = columns.T @ (columns * curvature(0))
-        return hessian
+        return columns.T @ (columns * curvature(0))
 
     hessian = np.zeros((len(atoms), len(atoms)), columns.dtype)
     members = [np.flatnonzero(outputs == output) for output in range(n_outputs)]

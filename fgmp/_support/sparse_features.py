@@ -54,8 +54,7 @@ class SparseFeatures:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Precision, float32 or float64."""
-        precision: np.dtype[Any] = self.stored.dtype
-        return precision
+        return self.stored.dtype
 
     def __getitem__(self, rows: slice) -> SparseFeatures:
         """Return consecutive rows as views; only the offsets of the rows are copied."""

@@ -90,8 +90,7 @@ def normalized_weights(weights: ArrayLike, n_clients: int) -> NDArray[np.float64
     total = math.fsum(array)
     if abs(total - 1) <= 4 * np.finfo(float).eps:
         return array
-    normalized: NDArray[np.float64] = array / total
-    return normalized
+    return array / total
 
 
 def read_table(name: str, value: Any) -> nw.DataFrame[Any] | None:

@@ -57,8 +57,7 @@ def convergence_warning() -> type[Warning]:
         from sklearn.exceptions import ConvergenceWarning
     except ImportError:
         return RuntimeWarning
-    category: type[Warning] = ConvergenceWarning
-    return category
+    return ConvergenceWarning
 
 
 def warn_user(

@@ -256,8 +256,7 @@ def _code(signals: Matrix, atoms: Matrix, sparsity: int) -> Matrix:
     for code, product in zip(codes.T, products.T, strict=True):
         chosen = matching_pursuit(gram, product, sparsity, tolerance=_TOLERANCE)
         code[chosen] = solve_semidefinite(gram[np.ix_(chosen, chosen)], product[chosen])
-    scaled: Matrix = codes * np.linalg.norm(signals, axis=0)
-    return scaled
+    return codes * np.linalg.norm(signals, axis=0)
 
 
 def _normalized(signals: Matrix) -> Matrix:

@@ -219,8 +219,7 @@ def _conditioned_matrix(
     columns = np.linalg.qr(generator.standard_normal((n_samples, n_features)))[0]
     directions = np.linalg.qr(generator.standard_normal((n_features, n_features)))[0]
     eigenvalues = np.linspace(1, condition, n_features)
-    matrix: Array = np.sqrt(n_samples) * (columns * np.sqrt(eigenvalues)) @ directions.T
-    return matrix
+    return np.sqrt(n_samples) * (columns * np.sqrt(eigenvalues)) @ directions.T
 
 
 def _observe(

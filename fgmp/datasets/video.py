@@ -275,8 +275,7 @@ def _display_matrix(frame: Any) -> NDArray[np.int_]:
 
 def _luma(frame: Any, height: int | None, width: int | None) -> NDArray[np.uint8]:
     """Return the luma of a frame as it is stored, scaled to a size."""
-    luma: NDArray[np.uint8] = frame.reformat(width=width, height=height, format="gray").to_ndarray()
-    return luma
+    return frame.reformat(width=width, height=height, format="gray").to_ndarray()
 
 
 def _warn_if_cut_short(stream: Any, last_frame: Any, path: str) -> None:

@@ -124,8 +124,7 @@ def validate_rows(
 
     def refit(estimator: LinearModel, is_inside: Array) -> LinearModel:
         X_inside, y_inside, groups_inside = of_groups(is_inside)
-        fitted: LinearModel = clone(estimator).fit(X_inside, y_inside, groups=groups_inside)
-        return fitted
+        return clone(estimator).fit(X_inside, y_inside, groups=groups_inside)
 
     def measure(fitted: LinearModel, is_measured: Array) -> Performance:
         return performance_of_rows(fitted, *of_groups(is_measured), way_of_measuring(model))

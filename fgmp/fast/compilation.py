@@ -53,8 +53,7 @@ class CompiledLoop:
                     with _notice_after_a_while():
                         self._compile(tuple(map(numba.typeof, arguments)))
             self._compiled_types.add(types)
-        loop: Callable[..., None] = self.compiled
-        return loop
+        return self.compiled
 
     def _compile(self, signature: tuple[Any, ...]) -> None:
         try:

@@ -69,8 +69,7 @@ class DenseModels(StackedUpdates):
         return len(self.values)
 
     def __getitem__(self, index: int) -> Array:  # type: ignore[override]
-        model: Array = self.values[index]
-        return model
+        return self.values[index]
 
     def stack(self, update_spec: UpdateSpec, weights: Array) -> Updates:
         """Return the models that are finite as one table, as `UpdateSpec.stack` does.

@@ -499,8 +499,7 @@ def _check_classes(estimator: SparseLinear, classes: Sequence[Any] | None) -> li
         )
     if given is None:
         return None
-    labels: list[Any] = np.unique(np.asarray(given)).tolist()
-    return labels
+    return np.unique(np.asarray(given)).tolist()
 
 
 class _TimedReport:

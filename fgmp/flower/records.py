@@ -91,8 +91,7 @@ def content_of(fields: Fields, **arrays: Mapping[str, Array]) -> Any:
 
 def fields_of(content: Any) -> Fields:
     """Return the numbers and words of a RecordDict."""
-    fields: Fields = content.config_records.get(_FIELDS, {})
-    return fields
+    return content.config_records.get(_FIELDS, {})
 
 
 def content_of_parts(contents: Sequence[Any]) -> Any:

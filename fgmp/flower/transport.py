@@ -264,8 +264,7 @@ class OverFlower(AskingTransport):
         shape = call.update_spec.shape
 
         def parse(reply: Reply) -> Array | SparseModel:
-            update: Array | SparseModel = from_wire(reply.arrays, shape, only=True)
-            return update
+            return from_wire(reply.arrays, shape, only=True)
 
         return [parse_reply(reply, parse) for reply in replies.values()]
 
@@ -317,8 +316,7 @@ class OverFlower(AskingTransport):
 
         It travels with the questions of all other tasks that run `together`.
         """
-        replies: dict[int, Reply] = self._meeting.ask(_Asked(self, call, message, questions))
-        return replies
+        return self._meeting.ask(_Asked(self, call, message, questions))
 
     def together(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
         """Return what tasks return, whose questions travel in the same messages."""

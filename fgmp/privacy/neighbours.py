@@ -135,8 +135,7 @@ class Neighbourhoods:
             return list(range(self.n_clients))
         half = self.degree // 2
         offsets = np.arange(-half, half + 1) + self._index_on_ring[index]
-        holders: list[int] = np.sort(self._ring[offsets % self.n_clients]).tolist()
-        return holders
+        return np.sort(self._ring[offsets % self.n_clients]).tolist()
 
 
 @lru_cache(maxsize=4)

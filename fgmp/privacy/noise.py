@@ -245,8 +245,7 @@ class CalibratedNoise(Aggregator):
 
     def __call__(self, updates: Updates) -> Array:
         """Return the single row that the server sees, which is the mean with noise."""
-        row: Array = updates.values[0]
-        return row
+        return updates.values[0]
 
 
 @dataclass(frozen=True)

@@ -295,8 +295,7 @@ class SecAggClient:
 
     def _encrypted(self, key: bytes, receiver: int, shares: bytes) -> bytes:
         """Return shares for another client, 16 bytes longer."""
-        text: bytes = _aead()(key).encrypt(_share_nonce(self.position, receiver), shares, None)
-        return text
+        return _aead()(key).encrypt(_share_nonce(self.position, receiver), shares, None)
 
     def _decrypted(self, key: bytes, sender: int, text: bytes) -> bytes:
         """Return the shares that another client sent; nothing if they cannot be decrypted."""

@@ -107,5 +107,4 @@ def _weights_at_zero(numbers: tuple[int, ...]) -> Array:
         numerators = np.where(is_other, numerators * other, numerators) % PRIME
         denominators = np.where(is_other, denominators * (other - x), denominators) % PRIME
     inverses = np.array([pow(int(number), -1, PRIME) for number in denominators], np.int64)
-    weights: Array = numerators * inverses % PRIME
-    return weights
+    return numerators * inverses % PRIME

@@ -168,8 +168,7 @@ class SecureSum(Aggregator):
 
     def __call__(self, updates: Updates) -> Array:
         """Return the single row that the server sees, which is the mean."""
-        row: Array = updates.values[0]
-        return row
+        return updates.values[0]
 
     @property
     def range(self) -> float:

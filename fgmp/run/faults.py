@@ -240,8 +240,7 @@ class Faulty:
         return masked(call, message, cohort, weights, secure, alter_upload=alter)
 
     def _client_ids(self, cohort: IndexArray) -> IndexArray:
-        client_ids: IndexArray = np.asarray(self.transport.info.client_ids)[cohort]
-        return client_ids
+        return np.asarray(self.transport.info.client_ids)[cohort]
 
     def _affected(self, call: Call, client_ids: IndexArray) -> list[BoolArray]:
         """For each fault a mask of the clients that it affects in this round."""
