@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._support.optional import needs
 from .._support.validation import Seed, check_integer, check_number, check_option, check_seed
 from ..data import Client, Federation
 from ..losses import SoftmaxLoss
@@ -188,12 +189,8 @@ def _deal_digits(
 @cache
 def _embedded_digits() -> Hand:
     """Return the digits of scikit-learn, whose file is read once; nobody may write to them."""
-    try:
+    with needs("digits_by_writer", "scikit-learn"):
         from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise ImportError(
-            "The embedded digits come with scikit-learn: pip install scikit-learn"
-        ) from error
 
     images, labels = load_digits(return_X_y=True)
     digits = Hand((images / 16).astype(np.float32), labels)
@@ -300,10 +297,8 @@ def femnist_writers(paths: Sequence[Path]) -> Writers:
     In these files 1 is paper. They have some of a writer's digits for training and some for the
     test. Here the digits of both are one, because whole writers are held out.
     """
-    try:
+    with needs("Federated EMNIST", "h5py"):
         from h5py import File
-    except ImportError as error:
-        raise ImportError("Federated EMNIST is read with h5py: pip install h5py") from error
 
     counts: Counter[str] = Counter()
     for path in paths:

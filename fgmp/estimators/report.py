@@ -76,9 +76,12 @@ class FitReport:
         width = max(len(name) for name, _ in self.facts)
         lines = [f"{name:{width}}  {value}" for name, value in self.facts]
         for number, stage in enumerate(self.stages, start=1):
-            lines.append("")
-            lines.append(f"{number}. {stage.what}")
-            lines.append(f"   {'; '.join(_numbers_in_words(stage))}")
+            rounds = "1 round" if stage.rounds == 1 else f"{stage.rounds} rounds"
+            lines += ["", f"{number}. {stage.what}"]
+            lines.append(
+                f"   {stage.began} UTC; {rounds} with {stage.n_clients} clients; "
+                f"{_bytes_each(stage):,} bytes from each"
+            )
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -168,16 +171,6 @@ def protection_of(model: LinearModel) -> str:
     if model.secure:
         return "masks: the server sees sums over groups, and nothing of one group"
     return "none: the server sees the sums of each group, which are over all of its rows"
-
-
-def _numbers_in_words(stage: Sent) -> list[str]:
-    """Return when a stage was, how often, of how many, and how large."""
-    rounds = "1 round" if stage.rounds == 1 else f"{stage.rounds} rounds"
-    return [
-        f"{stage.began} UTC",
-        f"{rounds} with {stage.n_clients} clients",
-        f"{_bytes_each(stage):,} bytes from each",
-    ]
 
 
 def _bytes_each(stage: Sent) -> int:

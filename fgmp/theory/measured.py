@@ -399,15 +399,8 @@ def measure_constants(
     for client in federation.clients:
         minibatches = _minibatches(client, batch_size, n_minibatches, generator)
         columns.append(_constants_of(client, x_star, sparsity, batch_size, minibatches))
-    return ClientConstants(
-        lower=np.array([constants.lower for constants in columns]),
-        upper=np.array([constants.upper for constants in columns]),
-        upper_squared=np.array([constants.upper_squared for constants in columns]),
-        gradient=np.array([constants.gradient for constants in columns]),
-        whole_gradient=np.array([constants.whole_gradient for constants in columns]),
-        variance=np.array([constants.variance for constants in columns]),
-        weights=np.array(federation.weights, np.float64),
-    )
+    fields = zip(_OneClient._fields, map(np.array, zip(*columns, strict=True)), strict=True)
+    return ClientConstants(**dict(fields), weights=np.array(federation.weights, np.float64))
 
 
 class _OneClient(NamedTuple):
