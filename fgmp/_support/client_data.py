@@ -269,9 +269,11 @@ def split_by_client(
         raise ValueError("df has no rows; expected at least one")
     names = _feature_columns(frame, site, target, features)
 
-    client_names, codes = _clients_of_rows(site, _column(frame, site))
-    A = np.column_stack([column_of_numbers(name, _column(frame, name)) for name in names])
-    y = _column_of_targets(target, _column(frame, target), takes_labels)
+    # A name need not be text: `frame[name]` would be a row for an integer, a slice for a tuple.
+    column: Any = frame.get_column
+    client_names, codes = _clients_of_rows(site, column(site))
+    A = np.column_stack([column_of_numbers(name, column(name)) for name in names])
+    y = _column_of_targets(target, column(target), takes_labels)
     rows_of_clients = [np.flatnonzero(codes == code) for code in range(len(client_names))]
     return ClientTables(
         matrices=[A[rows] for rows in rows_of_clients],
@@ -288,18 +290,16 @@ def _feature_columns(
     features: Sequence[Hashable] | None,
 ) -> list[Any]:
     """Return the names of the feature columns, or raise a ValueError if a column is missing."""
-    expected = "a sequence of names of columns"
-    chosen = []
+    names: list[Any] | None = None
     if features is not None:
-        chosen = check_sequence("features", features, expected, ordered=True)
+        expected = "a sequence of names of columns"
+        names = check_sequence("features", features, expected, ordered=True)
     _check_column_exists(frame, "site", site)
     _check_column_exists(frame, "target", target)
-    for name in chosen:
+    for name in names or ():
         _check_column_exists(frame, "features", name)
-    if features is None:
-        names: list[Any] = [name for name in frame.columns if name not in (site, target)]
-    else:
-        names = chosen
+    if names is None:
+        names = [name for name in frame.columns if name not in (site, target)]
     if not names:
         raise ValueError(
             f"features is empty, or df has only {site!r} and {target!r}; "
@@ -318,14 +318,6 @@ def _check_column_exists(frame: nw.DataFrame[Any], argument: str, name: Any) -> 
     if not isinstance(name, Hashable) or name not in frame.columns:
         known = ", ".join(map(repr, frame.columns))
         raise ValueError(f"{argument}: {short_repr(name)} is not a column; expected one of {known}")
-
-
-def _column(frame: nw.DataFrame[Any], name: Any) -> nw.Series[Any]:
-    """Return a column by its name.
-
-    The name need not be text: `frame[name]` would be a row for an integer, and a slice for a tuple.
-    """
-    return frame.get_column(name)
 
 
 def _clients_of_rows(site: Hashable, column: nw.Series[Any]) -> tuple[Array, IndexArray]:

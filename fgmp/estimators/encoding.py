@@ -39,7 +39,7 @@ from .._support.validation import (
     short_repr,
 )
 from .._support.warnings import warn_user
-from ..sparse_model import Array
+from ..sparse_model import Array, IndexArray
 from .groups import preview
 
 # The level of rows whose own levels are small cells, where there are several of these.
@@ -230,14 +230,18 @@ class Encoding:
         """Return the names of the columns of numbers."""
         return [name for variable in self.variables for name in variable.columns()]
 
+    def _variable_of(self) -> IndexArray:
+        """Return the index of the variable of each column of numbers."""
+        n_columns = [len(variable.columns()) for variable in self.variables]
+        return np.repeat(np.arange(len(self.variables)), n_columns)
+
     def block_of(self) -> tuple[int, ...] | None:
         """Return the variable of each column of numbers; None if each is one of its own."""
-        lengths = [len(variable.columns()) for variable in self.variables]
-        if all(length == 1 for length in lengths):
+        variable_of = self._variable_of()
+        if np.array_equal(variable_of, np.arange(len(self.variables))):
             return None
-        blocks = [index for index, length in enumerate(lengths) for _ in range(length)]
         # A category of one level has no column: blocks are numbered without it.
-        return tuple(np.unique(blocks, return_inverse=True)[1].tolist())
+        return tuple(np.unique(variable_of, return_inverse=True)[1].tolist())
 
     def indicators(self) -> tuple[int, ...]:
         """Return the columns of zeros and ones: those of levels, and of what is missing."""
@@ -249,14 +253,8 @@ class Encoding:
         return tuple(np.flatnonzero(is_indicator).tolist())
 
     def columns_of(self, variables: Sequence[int]) -> tuple[int, ...]:
-        """Return the columns of numbers of some variables."""
-        lengths = [len(variable.columns()) for variable in self.variables]
-        ends = np.cumsum(lengths)
-        return tuple(
-            column
-            for index in variables
-            for column in range(ends[index] - lengths[index], ends[index])
-        )
+        """Return the columns of numbers of some variables, in increasing order."""
+        return tuple(np.flatnonzero(np.isin(self._variable_of(), variables)).tolist())
 
     def transform(self, X: Any, missing: str = "indicator") -> Array:
         """Return the columns of numbers that a table becomes, shape (n_rows, n_columns).
