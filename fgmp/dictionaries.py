@@ -330,12 +330,9 @@ class Dictionary(Atoms):
 
     def correlations(self, model: SparseModel) -> Array:
         """Return Psi' x = Psi' Psi alpha, from the Gram matrix."""
-        is_vector = len(model.shape) == 1
-        if is_vector:
-            product: Array = model.values @ self.gram[model.support]
-        else:
-            product = self.gram @ model.dense()
-        return product
+        if len(model.shape) == 1:
+            return model.values @ self.gram[model.support]
+        return self.gram @ model.dense()
 
     def normalised(self, correlations: Array) -> Array:
         """Return a_j' w / ||a_j||."""

@@ -107,14 +107,11 @@ class Progress:
 
     def with_new_state(self, state: State, traffic: Traffic) -> Progress:
         """Return the progress after one more round, which led to a new state."""
-        after = self.with_state_kept(traffic)
-        n_participants = int(np.count_nonzero(traffic.took_part))
-        effective_rounds = self.effective_rounds + 1
         return replace(
-            after,
+            self.with_state_kept(traffic),
             state=state,
-            n_participants=n_participants,
-            effective_rounds=effective_rounds,
+            n_participants=int(np.count_nonzero(traffic.took_part)),
+            effective_rounds=self.effective_rounds + 1,
         )
 
     def with_state_kept(self, traffic: Traffic) -> Progress:

@@ -18,6 +18,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import fgmp
+from fgmp._support.displays import printable
 from fgmp.cli import main
 from fgmp.estimators.client_sums import ObservedMeans
 from fgmp.estimators.encoding import level_of
@@ -587,7 +588,6 @@ def test_different_numbers_are_different_levels_unless_single_precision_wrote_on
 
 def test_text_of_a_level_is_as_a_server_prints_it():
     """Or a site would not have the level that it said it has."""
-    printable = pytest.importorskip("fgmp.flower.records").printable
     for text in ("a  b", "\ta\u00a0b\n", "a\u200bb", "\x1b[31mred", "é", "心"):
         assert printable(level_of(text)) == level_of(text)
 

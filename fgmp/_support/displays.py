@@ -84,6 +84,13 @@ def bytes_in_words(count: float) -> str:
     return f"{count:.3g} {_UNITS[unit]}"
 
 
+def printable(text: str) -> str:
+    """Return a text on one line, without margins and characters that a terminal acts on."""
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(text.split())
+
+
 def names_in_words(names: Sequence[Any], most: int = 6) -> str:
     """Return names, of which the first `most` are shown, and the number of the others."""
     shown = [str(name) for name in names[:most]]

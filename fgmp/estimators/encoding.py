@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from .._support.displays import printable
 from .._support.tables import WHERE_KINDS_BELONG, read_numbers, read_table
 from .._support.ties import with_exact_ties
 from .._support.validation import (
@@ -633,7 +634,7 @@ def level_of(value: object) -> str | None:
     if isinstance(value, (datetime, np.datetime64)):
         return _text_of_time(value)
     text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-    text = _on_one_line(text)
+    text = printable(text)
     if not text:
         return None
     if len(text) > _LONGEST_LEVEL:
@@ -643,13 +644,6 @@ def level_of(value: object) -> str | None:
         )
     whole = _WHOLE.fullmatch(text)
     return whole[1] if whole else _TRUTHS.get(text.lower(), text)
-
-
-def _on_one_line(text: str) -> str:
-    """Return text without margins, and without characters that a server would not print."""
-    if not text.isprintable():
-        text = "".join(character if character.isprintable() else " " for character in text)
-    return " ".join(text.split())
 
 
 def _text_of_number(value: Any) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
+from .._support.displays import printable
 from .._support.optional import needs
 from .._support.strict_json import read_json
 from .._support.validation import check_integer, check_protocol, check_sequence, short_repr
@@ -43,7 +44,7 @@ from ..recording import Run
 from ..sparse_model import Array
 from ..updates import Message
 from .client import PublicError, Site, app_of
-from .records import Fields, Reply, printable
+from .records import Fields, Reply
 from .transport import OverFlower
 
 if TYPE_CHECKING:  # a client would wait for scikit-learn with each message

@@ -168,12 +168,6 @@ def log_unreadable(subject: str, error: Exception) -> None:
     logger.info("%s could not be read: %s", subject, type(error).__name__)
 
 
-def printable(text: object) -> str:
-    """Return a stranger's text on one line, without characters that a terminal acts on."""
-    characters = (character if character.isprintable() else " " for character in str(text))
-    return " ".join("".join(characters).split())
-
-
 def record_of(arrays: Mapping[str, Array]) -> Any:
     """Return named arrays as an ArrayRecord."""
     with needs("federation on Flower", FLOWER):

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from .._support.displays import printable
 from .._support.validation import check_integer, check_number, check_option, short_repr
 from .._support.warnings import warn_user
 from ..data import ProblemInfo
@@ -30,7 +31,7 @@ from ..sparse_model import Array, IndexArray, SparseModel
 from ..updates import Message, Rejected
 from .mailbox import Mailbox
 from .meeting import Meeting
-from .records import Fields, Reply, content_of, content_of_parts, parse_reply, printable
+from .records import Fields, Reply, content_of, content_of_parts, parse_reply
 from .secure import AlterUpload, AskingTransport, SecureSession
 
 _PAUSE = 0.25  # seconds between two looks at how many nodes have come
@@ -460,7 +461,7 @@ def _distinct_names(reported: Iterable[Any]) -> list[str]:
     """Return a printable name for each client, by its index if it reports none, and none twice."""
     names: list[str] = []
     for index, words in enumerate(reported):
-        name = printable(words)[:_LONGEST_NAME] or f"client {index}"
+        name = printable(str(words))[:_LONGEST_NAME] or f"client {index}"
         names.append(f"{name} ({index})" if name in names else name)
     return names
 
