@@ -5,6 +5,7 @@ Everything that it calls is a stand-in here; tests/flower/test_hospitals.py depl
 
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import yaml
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "hospitals"
 SCRIPT = (EXAMPLE / "deploy.sh").read_text(encoding="utf-8")
+SERVICES = yaml.safe_load((EXAMPLE / "compose.yaml").read_text(encoding="utf-8"))["services"]
 HOSPITALS = ["cleveland", "budapest", "switzerland", "long_beach"]
 # Each command writes down that it was called, and, if it lasts, the number of its process.
 STAND_IN = """#!/bin/bash
@@ -25,8 +27,7 @@ echo "$name $*" >> calls
 case "$name $*" in *"$FAILING"*) exit 3 ;; esac
 case "$name $1" in
     "python make_data.py") mkdir -p data; touch data/{cleveland,budapest,switzerland,long_beach}.csv ;;
-    "python shelf.py") echo $$ >> processes; exec "$PYTHON" -c "$LISTENER" "$3" ;;
-    "flower-superlink --host") echo $$ >> processes; exec "$PYTHON" -c "$LISTENER" "$4" ;;
+    "python superlink.py") echo $$ >> processes; exec "$PYTHON" -c "$LISTENER" "$6" ;;
     "python node.py") sleep 600 & echo $$ $! >> processes; wait ;;
     "flwr build") touch hospitals.hospitals.1-0-0.x.fab ;;
     "flwr run") sleep 1; [ -n "$WITHOUT_MODEL" ] || echo {} > model.json ;;
@@ -41,7 +42,7 @@ time.sleep(600)
 
 
 def free_port():
-    """Return a port that is free, as is the next one."""
+    """Return a port that is free."""
     with socket.create_server(("127.0.0.1", 0)) as first:
         port = first.getsockname()[1]
     return port
@@ -52,14 +53,14 @@ def folder(tmp_path):
     """The script, and stand-ins for all that it calls."""
     shutil.copy(EXAMPLE / "deploy.sh", tmp_path)
     (tmp_path / "bin").mkdir()
-    for name in ("python", "flwr", "flower-superlink", "openssl", "ssh-keygen"):
+    for name in ("python", "flwr", "openssl", "ssh-keygen"):
         command = tmp_path / "bin" / name
         command.write_text(STAND_IN)
         command.chmod(0o700)
     return tmp_path
 
 
-def run(folder, failing="nothing at all", **variables):
+def run(folder, failing="nothing at all", arguments=("all",), **variables):
     variables |= {
         "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "PORT": str(free_port()),
@@ -68,7 +69,7 @@ def run(folder, failing="nothing at all", **variables):
         "FAILING": failing,
     }
     return subprocess.run(
-        ["bash", folder / "deploy.sh", "all"],
+        ["bash", folder / "deploy.sh", *arguments],
         env=os.environ | variables,
         capture_output=True,
         text=True,
@@ -95,7 +96,7 @@ def living(folder):
 
 
 def test_whole_deployment_runs_in_its_order_and_leaves_no_process(folder):
-    """Tables, keys, signatures, shelf, server, four nodes, one run, and measures at each hospital."""
+    """Tables, keys, signatures, server, four nodes, one run, and measures at each hospital."""
     done = run(folder)
     assert done.returncode == 0, done.stderr
     calls = (folder / "calls").read_text()
@@ -104,8 +105,7 @@ def test_whole_deployment_runs_in_its_order_and_leaves_no_process(folder):
         "openssl",
         "flwr build",
         "python sign.py",
-        "python shelf.py",
-        "flower-superlink",
+        "python superlink.py",
         "flwr supernode register",
         "flwr run",
         "python measure.py",
@@ -115,7 +115,7 @@ def test_whole_deployment_runs_in_its_order_and_leaves_no_process(folder):
     for name in HOSPITALS:
         assert f"keys/{name}.sign {name}\n" in calls and f"data={folder}/" in calls.replace("'", "")
         assert (folder / "logs" / f"measure_{name}.log").exists()
-    assert len((folder / "processes").read_text().split()) == 10
+    assert len((folder / "processes").read_text().split()) == 9
     assert living(folder) == []
     assert "All processes have ended." in done.stdout
 
@@ -124,9 +124,8 @@ def test_whole_deployment_runs_in_its_order_and_leaves_no_process(folder):
     "failing, never, words",
     [
         ("python make_data.py", "openssl", ""),
-        ("python sign.py", "shelf.py", ""),
-        ("python shelf.py", "flower-superlink", "see logs/shelf.log"),
-        ("flower-superlink", "supernode register", "see logs/server.log"),
+        ("python sign.py", "superlink.py", ""),
+        ("python superlink.py", "supernode register", "see logs/server.log"),
         ("supernode register keys/budapest", "name='budapest'", ""),
         ("name='switzerland'", "measure.py", "see logs/node_switzerland.log"),
         ("flwr run", "measure.py", "the run has failed"),
@@ -164,12 +163,31 @@ def test_port_in_use_is_said_before_anything_is_made(folder):
     assert not (folder / "calls").exists()
 
 
+def test_old_app_beside_the_new_one_is_said_before_anything_is_signed(folder):
+    """A hospital copies each app into one folder."""
+    (folder / "shelf").mkdir()
+    for name in ("new.fab", "old.fab"):
+        (folder / "shelf" / name).touch()
+    done = run(folder, arguments=("sign", "cleveland"))
+    assert done.returncode == 1
+    assert "expected one app in shelf/, and there are 2" in done.stderr
+    assert not (folder / "calls").exists()
+
+
+def test_container_of_no_hospital_ends_and_says_which_there_are(folder):
+    """A variable is missing in the file .env, and starting again and again does not help."""
+    assert not any("restart" in service for service in SERVICES.values())
+    words = shlex.split(SERVICES["node"]["command"].replace("${HOSPITAL:-}", ""))
+    done = run(folder, arguments=words[2:])
+    assert done.returncode == 1
+    assert "'' is no hospital; expected one of cleveland" in done.stderr
+
+
 def test_commands_of_the_pages_are_those_of_the_script():
     """Of README, of the page for a hospital, and of the compose file."""
     (listed,) = re.findall(r"^    (all \|.*)\) \"\$@\"", SCRIPT, re.MULTILINE)
     commands = set(listed.split(" | "))
-    services = yaml.safe_load((EXAMPLE / "compose.yaml").read_text(encoding="utf-8"))["services"]
-    texts = [service["command"] for service in services.values()]
+    texts = [service["command"] for service in SERVICES.values()]
     texts += [path.read_text(encoding="utf-8") for path in EXAMPLE.glob("*.md")]
     named = {name for text in texts for name in re.findall(r"deploy\.sh ([a-z]+)", text)}
     assert named == commands

@@ -6,8 +6,7 @@
 # At the server:
 #   deploy.sh certificate       an authority, keys/ca.crt, and a certificate for the address SERVER
 #   deploy.sh build             pack the app into shelf/
-#   deploy.sh shelf             hand out the app with its signatures, on this machine only
-#   deploy.sh server            Flower's SuperLink
+#   deploy.sh server            Flower's SuperLink, which hands out the app with its signatures
 #   deploy.sh register NAME     admit a hospital by keys/NAME.pub
 #   deploy.sh train [SETTINGS]  one run, which writes model.json; settings such as 'rounds=2'
 #
@@ -17,8 +16,7 @@
 #   deploy.sh node NAME         its node, which reads data/NAME.csv
 #
 # SERVER (127.0.0.1) is the address at which hospitals reach the server, and PORT (8443) its port. With
-# another SERVER the server listens at all addresses of its machine, and otherwise at 127.0.0.1 alone,
-# as the shelf always does, at the port after PORT.
+# another SERVER the server listens at all addresses of its machine, and otherwise at 127.0.0.1 alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -26,7 +24,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 export FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1 FLWR_HOME=$PWD/flwr FLWR_SUPEREXEC_TASK_POLL_INTERVAL=0.1
 SERVER=${SERVER:-127.0.0.1}
 PORT=${PORT:-8443}
-SHELF_PORT=$((PORT + 1))
 HOSPITALS="cleveland budapest switzerland long_beach"
 
 fail() {
@@ -57,14 +54,10 @@ build() {
     mv hospitals.hospitals.*.fab shelf
 }
 
-shelf() {
-    exec python shelf.py shelf "$SHELF_PORT"
-}
-
 server() {
     listen=0.0.0.0
     [ "$SERVER" != 127.0.0.1 ] || listen=127.0.0.1
-    exec env FLWR_SUPERGRID_API_URL=http://127.0.0.1:$SHELF_PORT flower-superlink --host "$listen" --port "$PORT" --ssl-ca-certfile keys/ca.crt --ssl-certfile keys/server.crt --ssl-keyfile keys/server.key --enable-supernode-auth --disable-runtime-dependency-installation
+    exec python superlink.py shelf --host "$listen" --port "$PORT" --ssl-ca-certfile keys/ca.crt --ssl-certfile keys/server.crt --ssl-keyfile keys/server.key --enable-supernode-auth --disable-runtime-dependency-installation
 }
 
 # Tells Flower's command line where the server is, which is this machine.
@@ -93,7 +86,9 @@ key() {
 }
 
 sign() {
-    python sign.py shelf/*.fab "keys/$1.sign" "$1"
+    set -- "$1" shelf/*.fab
+    [ $# = 2 ] || fail "expected one app in shelf/, and there are $(($# - 1)); remove the old"
+    python sign.py "$2" "keys/$1.sign" "$1"
 }
 
 node() {
@@ -108,7 +103,7 @@ index_of() {
         [ "$name" != "$1" ] || { echo $index; return; }
         index=$((index + 1))
     done
-    fail "$1 is no hospital; expected one of $HOSPITALS"
+    fail "'$1' is no hospital; expected one of $HOSPITALS"
 }
 
 # On one machine: what was started, as PROCESS:LOG, and the run.
@@ -116,9 +111,7 @@ STARTED=""
 RUN=""
 
 all() {
-    for port in "$PORT" "$SHELF_PORT"; do
-        ! is_open "$port" || fail "something listens at port $port already; end it first"
-    done
+    ! is_open || fail "something listens at port $PORT already; end it first"
     python make_data.py data
     certificate
     build
@@ -131,10 +124,11 @@ all() {
     set -m # each of the following has a process group of its own, which ends as a whole
     trap end EXIT
     trap 'exit 1' INT TERM
-    start shelf
-    wait_for "$SHELF_PORT"
     start server
-    wait_for "$PORT"
+    until is_open; do
+        check
+        sleep 0.2
+    done
     for name in $HOSPITALS; do
         register "$name"
         start node "$name"
@@ -166,14 +160,7 @@ check() {
 }
 
 is_open() {
-    (exec 3<> "/dev/tcp/127.0.0.1/$1") 2> /dev/null
-}
-
-wait_for() {
-    until is_open "$1"; do
-        check
-        sleep 0.2
-    done
+    (exec 3<> "/dev/tcp/127.0.0.1/$PORT") 2> /dev/null
 }
 
 end() {
@@ -188,6 +175,6 @@ end() {
 }
 
 case ${1:-} in
-    all | certificate | build | shelf | server | register | train | key | sign | node) "$@" ;;
+    all | certificate | build | server | register | train | key | sign | node) "$@" ;;
     *) sed -n '2,/^set/{/^set/!s/^# \{0,1\}//p;}' deploy.sh >&2; exit 2 ;;
 esac

@@ -23,8 +23,8 @@ from fgmp.estimators import model_from_json
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hospitals"
 HOSPITALS = ("cleveland", "budapest", "switzerland", "long_beach")
 
-# Of the server, of its shelf of apps, and of the four nodes and one more.
-PORTS = (8443, 8444, 9101, 9102, 9103, 9104, 9105)
+# Of the server, and of the four nodes and one more.
+PORTS = (8443, 9101, 9102, 9103, 9104, 9105)
 
 _BLOCKS = re.findall(r"```bash\n(.*?)```", (EXAMPLE / "README.md").read_text(), re.DOTALL)
 

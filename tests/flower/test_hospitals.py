@@ -4,10 +4,13 @@ One deployment serves all tests of this module, which go through the README from
 predictions.
 """
 
+import contextlib
 import csv
+import http.client
 import os
 import shutil
 import signal
+import ssl
 
 import numpy as np
 import pytest
@@ -69,8 +72,6 @@ def deployment(tmp_path_factory):
             made.run(f"bash deploy.sh key {name}")
         for name in HOSPITALS:
             made.run(f"bash deploy.sh sign {name}")
-        made.start("shelf", "bash deploy.sh shelf")
-        made.wait_for(lambda: is_open(8444))
         made.start("superlink", "bash deploy.sh server")
         made.wait_for(lambda: is_open(8443))
         for name in HOSPITALS:
@@ -125,6 +126,29 @@ def replies_to_thieves(deployment, app, name):
     deployment.wait_for(replies.exists)
     deployment.wait_for(replies.read_text)
     return replies.read_text().split("|")
+
+
+@pytest.mark.parametrize(
+    "path, is_answered",
+    [
+        ("/v1/fleet/activate-node", True),
+        ("/v1/control/register-node", False),
+        ("/v1/control/start-run", False),
+        ("/v1/runtime/acquire-task", False),
+        ("//v1/control/list-runs", False),
+        ("/docs", False),
+    ],
+)
+def test_other_machines_are_answered_as_nodes_alone(deployment, path, is_answered):
+    """Whoever reaches the port could otherwise register a key, and run an app on the server."""
+    context = ssl.create_default_context(cafile=deployment.folder / "keys" / "ca.crt")
+    connection = http.client.HTTPSConnection(
+        "127.0.0.1", 8443, context=context, source_address=("127.0.0.2", 0)
+    )
+    claim = {"X-Forwarded-For": "127.0.0.1"}
+    with contextlib.closing(connection):
+        connection.request("POST", path, b"", claim)
+        assert (connection.getresponse().status != 403) == is_answered
 
 
 def test_app_without_signatures_is_refused_by_every_hospital(deployment, thieves):
