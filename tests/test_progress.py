@@ -59,7 +59,9 @@ def test_where_no_terminal_is_long_work_shows_nothing_unless_asked(monkeypatch):
 def test_verbose_fit_says_its_stages_and_rounds(sparsity, capsys):
     """On the standard error, and the model is the same as without."""
     X, y, groups = table_in_several_units()
-    settings = {"sparsities": [1, 2], "n_folds": 2, "random_state": 0}
+    # With few features folds begin from all of them, and run no rounds.
+    X = np.hstack([X, np.random.default_rng(0).standard_normal((len(X), 60))])
+    settings = {"sparsities": [1, 3], "n_folds": 2, "random_state": 0}
     quiet = fgmp.FedGradMPRegressor(sparsity, **settings).fit(X, y, groups % 4)
     assert capsys.readouterr().err == ""
     model = fgmp.FedGradMPRegressor(sparsity, verbose=True, **settings).fit(X, y, groups % 4)
