@@ -50,12 +50,20 @@ class Cohort:
             client.share_keys(self.positions, self.keys, THRESHOLD) for client in self.clients
         ]
 
+    def agree(self, session="a session"):
+        """Begin a session without shares: the server knows the public keys."""
+        self.keys = [client.keys.public for client in self.clients]
+        for client in self.clients:
+            client.kept = {}  # of another session
+            client.agree(session, self.keys)
+
     def upload(self, number, asked=range(N)):
         """Return what clients upload in a sum, by position."""
         uploads = {}
         for i in asked:
-            received = [texts[i][:-SEED] for texts in self.texts]
-            first = (self.positions, received) if number == 0 else ([], [])
+            first = ([], [])
+            if number == 0:
+                first = self.positions, [texts[i][:-SEED] for texts in self.texts]
             uploads[i] = self.clients[i].masked_input(number, *first)[0]
         return uploads
 
@@ -166,12 +174,16 @@ def test_a_server_that_asks_for_the_same_sum_twice_gets_one_upload_and_one_openi
             client.unmask(cohort.positions)
 
 
-def test_uploads_of_a_later_sum_open_the_sum_of_everybody_and_of_no_others():
+@pytest.mark.parametrize("has_shares", [True, False])
+def test_uploads_of_a_later_sum_open_the_sum_of_everybody_and_of_no_others(has_shares):
     """All sets of uploads, with all that was ever opened: any but the whole one is noise."""
     cohort = Cohort()
-    cohort.begin()
-    cohort.upload(0)
-    cohort.unmask(cohort.positions, cohort.positions)
+    if has_shares:
+        cohort.begin()
+        cohort.upload(0)
+        cohort.unmask(cohort.positions, cohort.positions)
+    else:
+        cohort.agree()
     for number in (1, 2):
         uploads = cohort.upload(number)
         for size in range(1, N + 1):
@@ -179,6 +191,81 @@ def test_uploads_of_a_later_sum_open_the_sum_of_everybody_and_of_no_others():
                 found = np.add.reduce([uploads[i] for i in some])
                 vectors = np.add.reduce([cohort.clients[i].vector for i in some])
                 assert (found == vectors).all() == (size == N)
+
+
+class SameMasksWithoutShares(SecAggClient):
+    """Naive: masks do not depend on the name of a session."""
+
+    def agree(self, session, keys):
+        super().agree("any", keys)
+
+
+@pytest.mark.parametrize("kind", [SecAggClient, SameMasksWithoutShares])
+def test_two_sessions_without_shares_have_masks_of_their_own(kind):
+    """The difference of two uploads under one mask would be that of the vectors."""
+    cohort = Cohort(kind)
+    uploads = []
+    for session, vector in (("one", SECRET_VECTOR), ("two", np.zeros(3, np.uint64))):
+        cohort.agree(session)
+        cohort.clients[VICTIM].vector = vector
+        uploads.append(cohort.upload(1)[VICTIM])
+    found = uploads[0] - uploads[1]
+    assert (found == SECRET_VECTOR).all() == (kind is SameMasksWithoutShares)
+
+
+def test_a_client_agrees_once_for_a_session_and_opens_nothing_of_it():
+    """Not again, not with another key in its place, and not alone; no share is asked for."""
+    cohort = Cohort()
+    cohort.agree()
+    client = cohort.clients[VICTIM]
+    with pytest.raises(ValueError, match="expected shares to be opened once"):
+        client.unmask(list(range(N)))
+    for kept, keys in (
+        (client.kept, cohort.keys),
+        ({}, [KeyPair().public for _ in range(N)]),
+        ({}, [client.keys.public]),
+    ):
+        other = SecAggClient(VICTIM if len(keys) > 1 else 0, client.keys, SECRET_VECTOR, kept)
+        with pytest.raises(ValueError, match="expected two at least, among them"):
+            other.agree("a session", keys)
+
+
+@pytest.mark.parametrize("n_lost", [0, 1, 2])
+def test_a_first_sum_without_shares_is_of_everybody_or_begins_anew_under_the_ledger(n_lost):
+    """Its late uploads would open the sum of everybody: a sum of all but one stays closed."""
+    ledger, sessions, lost = Ledger([range(N)]), Sessions(), range(n_lost)
+    pairs = [KeyPair() for _ in range(N)]
+    sessions.public_keys.update({i: pair.public for i, pair in enumerate(pairs)})
+    trips = []
+
+    def trip(request):
+        trips.append(request.trip)
+        replies = {}
+        for position in set(request.arguments) - set(lost):
+            name = (request.session, position)
+            if request.trip == "advertise_keys" or request.keys:
+                sessions.clients[name] = SecAggClient(position, pairs[position])
+            client = sessions.clients[name]
+            client.vector = np.full(3, position, np.uint64)
+            if request.keys:
+                client.agree(request.session, request.keys)
+            replies[position] = getattr(client, request.trip)(**request.arguments[position])
+        return replies
+
+    def release(uploaded):
+        return np.array(ledger.choose(uploaded.tolist(), 3), int)
+
+    arguments = (trip, N, 3, release, b"", sessions, range(N))
+    if n_lost == 1:
+        with pytest.raises(TooFewClients, match="would tell of single ones"):
+            sum_under_masks(*arguments)
+        return
+    for _ in range(2):
+        outcome = sum_under_masks(*arguments)
+        assert outcome.uploaded.tolist() == list(range(n_lost, N))
+        assert outcome.total.tolist() == [sum(range(n_lost, N))] * 3
+    if not n_lost:
+        assert trips == ["masked_input"] * 2
 
 
 def test_the_sum_that_a_late_upload_completes_was_in_the_ledger_before_it_was_asked_for():

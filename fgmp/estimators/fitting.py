@@ -11,7 +11,7 @@ At the end clients compare their own columns with the common units (`unit_check`
 All stages see sums over the clients only, whether these are in this process or on other machines.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -38,6 +38,7 @@ from .selection_path import (
     initial_size,
     score_path,
     select_features,
+    units_without,
 )
 from .session import Session
 from .standardization import StandardizationStats, standardization_stats, unstandardized
@@ -104,16 +105,23 @@ def _fit_exactly(session: Session, grid: Sequence[int]) -> FittedModel:
     size = None
     if settings.parameters.sparsity != "all":
         size = initial_size(settings, grid)
-    first: list[Any] = [partial(_begin, rows=rows, size=size)]
-    first += [partial(fit_without, fold=fold, grid=grid, size=size) for fold in folds_of(session)]
-    start, *without_folds = session.together(first)
+    folds = folds_of(session)
+    units = [partial(standardization_stats, clients=rows)]
+    units += [partial(units_without, fold=fold) for fold in folds]
+    stats, *of_folds = session.together(units)
 
-    stats = start.stats
-    choice = _Choice(grid[0], settings.C)
-    if without_folds:
+    middle: list[Any] = [partial(_begin, stats=stats, size=size)]
+    if folds:
+        fits = [
+            partial(fit_without, fold=fold, stats=of_fold, grid=grid, size=size)
+            for fold, of_fold in zip(folds, of_folds, strict=True)
+        ]
         unit = stats.standardization.target_unit
-        scored = score_path(session, rows, grid, without_folds, unit)
-        choice = _Choice(scored.chosen, scored.chosen_C, scored)
+        middle.append(partial(score_path, clients=rows, grid=grid, fits=fits, target_unit=unit))
+    start, *scored = session.together(middle)
+    choice = _Choice(grid[0], settings.C)
+    if scored:
+        choice = _Choice(scored[0].chosen, scored[0].chosen_C, scored[0])
     last: list[Any] = [
         partial(_conclude, rows=rows, start=start, choice=choice),
         partial(compare_units, clients=rows, stats=stats),
@@ -162,30 +170,28 @@ class _Choice(NamedTuple):
 
 
 class _Start(NamedTuple):
-    """What stages 1 and 2 find on all rows, and stage 3 if C is known by then."""
+    """What stages 1 to 3 find on all rows: of stage 3 a path for each C to choose from."""
 
     stats: StandardizationStats
     clients: StandardizedClients
     selected: SelectedFeatures
-    path: EliminationPath | None = None
+    paths: Mapping[float, EliminationPath]
 
 
-def _begin(session: Session, rows: Transport, size: InitialSize | None) -> _Start:
-    """Run the stages that need no choice, on all rows; with all features there is no path."""
+def _begin(session: Session, stats: StandardizationStats, size: InitialSize | None) -> _Start:
+    """Run stages 2 and 3, which need no choice, on all rows; of all features there is no path."""
     settings = session.settings
-    stats = standardization_stats(session, rows)
     clients = StandardizedClients(session.clients, stats.standardization)
     if size is None:
-        return _Start(stats, clients, SelectedFeatures(all_features(clients), {}, 0))
+        return _Start(stats, clients, SelectedFeatures(all_features(clients), {}, 0), {})
 
     selected = select_features(session, clients, size, settings.parameters.rounds)
-    path = None
-    if len(settings.strengths) == 1:
-        ridge = settings.selection_ridge(settings.C)
-        path = eliminate_backwards(session, clients, selected.model, ridge)
+    path_of = partial(eliminate_backwards, clients=clients, model=selected.model)
+    ridges = map(settings.selection_ridge, settings.strengths)
+    paths = session.together([partial(path_of, ridge=ridge) for ridge in ridges])
     if settings.is_cross_validated:
         clients = clients.without_table()  # beside the tables of the folds
-    return _Start(stats, clients, selected, path)
+    return _Start(stats, clients, selected, dict(zip(settings.strengths, paths, strict=True)))
 
 
 class _End(NamedTuple):
@@ -244,10 +250,7 @@ def _refit(session: Session, start: _Start, choice: _Choice, polish: bool) -> Re
     if not history:
         return refitted(start.selected.model)
 
-    path = start.path
-    if path is None:
-        ridge = settings.selection_ridge(choice.C)
-        path = eliminate_backwards(session, clients, start.selected.model, ridge)
+    path = start.paths[choice.C]
     model = path.model(choice.sparsity, settings.path_ridge(choice.C))
     null, last_round = history["objective"][[0, -1]] * unit
     promised = path.loss_of(model) * unit

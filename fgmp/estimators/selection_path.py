@@ -6,7 +6,7 @@ path. Cross-validation selects one of them.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import ceil, isnan, nan
@@ -542,10 +542,10 @@ def score_path(
     session: Session,
     clients: Transport,
     grid: Sequence[int],
-    fitted: Sequence["FoldModels"],
+    fits: Sequence[Callable[[Session], "FoldModels"]],
     target_unit: float,
 ) -> SparsityPath:
-    """Return the held-out losses of each sparsity and each C to choose from.
+    """Fit without each fold, and return the held-out losses of each sparsity and each C.
 
     Parameters
     ----------
@@ -555,8 +555,8 @@ def score_path(
         All rows, in their own units.
     grid : sequence of int
         The sparsities, increasing.
-    fitted : sequence of FoldModels
-        Of each fold the models that `fit_without` it has found.
+    fits : sequence of callable
+        Of each fold `fit_without` it.
     target_unit : float
         The unit in which losses are sent is its square.
 
@@ -567,7 +567,8 @@ def score_path(
     """
     settings = session.settings
     info = settings.info
-    n_folds = len(fitted)
+    n_folds = len(fits)
+    fitted = session.together(fits)
     if not any(models.has_learnt for models in fitted):
         raise ValueError(
             f"n_folds is {n_folds}, and no fold leaves rows to learn from; expected more of either"
@@ -624,6 +625,9 @@ def _group_folds(session: Session) -> list[GroupFold]:
             f'{expected}, or folds="rows"'
         )
     client_folds = deal_clients(n_clients, n_folds, session.seed)
+    client_ids = np.asarray(settings.info.client_ids)
+    for number in range(n_folds):
+        session.expect_all(client_ids[np.array(client_folds) != number].tolist())
     return [GroupFold(number, n_folds, client_folds) for number in range(n_folds)]
 
 
@@ -699,11 +703,19 @@ class FoldModels(NamedTuple):
     has_learnt: bool
 
 
+def units_without(session: Session, fold: Fold | GroupFold) -> StandardizationStats:
+    """Run stage 1 on the rows outside of a fold."""
+    return standardization_stats(session, training_transport(session.clients, fold))
+
+
 def fit_without(
-    session: Session, fold: Fold | GroupFold, grid: Sequence[int], size: InitialSize | None
+    session: Session,
+    fold: Fold | GroupFold,
+    stats: StandardizationStats,
+    grid: Sequence[int],
+    size: InitialSize | None,
 ) -> FoldModels:
-    """Run stages 1 to 3 on the rows outside of a fold."""
-    stats = standardization_stats(session, training_transport(session.clients, fold))
+    """Run stages 2 and 3 on the rows outside of a fold, in their units."""
     clients = StandardizedClients(session.clients, stats.standardization, fold)
     model = clients.null_model
     if size is None or size.n_features >= session.settings.n_choices:

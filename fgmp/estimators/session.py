@@ -186,6 +186,14 @@ class Session:
         other.log = self.log
         return other
 
+    def expect_all(self, client_ids: Sequence[int]) -> None:
+        """Keep in the ledger that sums under masks of these clients are of all of them or none.
+
+        Then their first sum takes one message: it needs no shares against a client that is lost.
+        """
+        if isinstance(self.aggregator, SecureSum) and self.aggregator.ledger is not None:
+            self.aggregator.ledger.choose(client_ids)
+
     def together(self, stages: Sequence[Callable[[Session], Found]]) -> list[Found]:
         """Return what stages find that do not wait for one another, in their order.
 

@@ -215,7 +215,9 @@ def _session(
     """Return a session with clients."""
     check_cohort_of(model, len(clients.info.n_rows))
     seed = int(as_random_state(model.random_state).randint(2**31 - 1))
-    return Session(clients, settings, seed, aggregator_of(model), report, announce)
+    session = Session(clients, settings, seed, aggregator_of(model), report, announce)
+    session.expect_all(clients.info.client_ids)
+    return session
 
 
 def _fit_clients(

@@ -38,6 +38,7 @@ client also sends unmasked updates, unless its app is ``client_app(..., masked_o
 `fgmp.polish` and `fgmp.tune` have no protocol.
 """
 
+import importlib.util
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -239,6 +240,10 @@ class Site:
         for field, name in (("key", "partition-id"), ("name", "name")):
             if name in config:
                 fields[field] = config[name]
+        if importlib.util.find_spec("cryptography") is not None:
+            keys = _key_pair(context)
+            context.state[_KEY] = content_of({"key": keys.seed})["fgmp"]
+            fields["public_key"] = keys.public
         if self.introduce is not None:
             more = self.introduce(context, json.loads(question["settings"]))
             if more and self.masked_only:
@@ -332,15 +337,23 @@ def _secure_client(question: Fields, context: Any) -> SecAggClient:
 
     Its key lasts as long as the run's state at its node.
     """
-    state = context.state.config_records
-    keys = KeyPair(state.get(_KEY, {}).get("key"))
+    keys = _key_pair(context)
     purpose = mask_purpose(question["by"], int(question["total"]))
     if question["trip"] == "advertise_keys":
         return SecAggClient(int(question["position"]), keys, about=purpose)
-    kept = dict(state.get(_SESSION + question["session"], {}))
+    kept = dict(context.state.config_records.get(_SESSION + question["session"], {}))
+    if "public_keys" in question:
+        client = SecAggClient(int(question["position"]), keys, kept=kept, about=purpose)
+        client.agree(question["session"], question["public_keys"])
+        return client
     if not kept:
         raise ValueError("session is one that this client has no part in")
     return SecAggClient(kept["position"], keys, kept=kept, about=purpose)
+
+
+def _key_pair(context: Any) -> KeyPair:
+    """Return this client's key pair: that in the run's state, or a new one."""
+    return KeyPair(context.state.config_records.get(_KEY, {}).get("key"))
 
 
 def _check_threshold(positions: Sequence[int], threshold: int) -> None:

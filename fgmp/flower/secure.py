@@ -56,6 +56,10 @@ class AskingTransport(Transport):
         """
         raise NotImplementedError(f"{type(self).__name__} asks no client")
 
+    def public_keys(self, cohort: IndexArray) -> dict[int, bytes]:
+        """Return the public keys of clients by their index, of those that have said theirs."""
+        return {}
+
 
 class SecureSession:
     """One secure sum of a cohort: of the updates in an exchange, or of objectives.
@@ -100,6 +104,8 @@ class SecureSession:
         """Run all trips, and return the sum."""
         n_clients = len(self.cohort)
         nothing = np.arange(0)
+        if self.secure.sessions is not None:
+            self.secure.sessions.public_keys.update(self.transport.public_keys(self.cohort))
         try:
             unmasked = sum_under_masks(
                 self.carry,
@@ -163,6 +169,7 @@ class SecureSession:
 
     def _question(self, request: Request, position: int) -> dict[str, Any]:
         """Return what a client receives in a trip."""
+        keys = {"public_keys": list(request.keys)} if request.keys else {}
         return {
             "trip": request.trip,
             "session": request.session,
@@ -172,6 +179,7 @@ class SecureSession:
             "position": position,
             "weight": float(self.weights[position]),
             **request.arguments[position],
+            **keys,
         }
 
     def _parse(self, request: Request, position: int, reply: Reply) -> Any:
@@ -227,6 +235,15 @@ def _texts(reply: Reply, count: int) -> list[bytes]:
     if len(texts) != count or not all(isinstance(text, bytes) for text in texts):
         raise ValueError(f"texts are no {count} texts of bytes")
     return texts
+
+
+def is_public_key(value: Any) -> bool:
+    """Return whether what a client has said is a key that others can agree on a secret with."""
+    try:
+        check_public_key(value)
+    except (ImportError, TypeError, ValueError):
+        return False
+    return True
 
 
 def _keys(reply: Reply, count: int) -> list[bytes]:

@@ -32,7 +32,7 @@ from ..updates import Message, Rejected
 from .mailbox import Mailbox
 from .meeting import Meeting
 from .records import Fields, Reply, content_of, content_of_parts, parse_reply
-from .secure import AlterUpload, AskingTransport, SecureSession
+from .secure import AlterUpload, AskingTransport, SecureSession, is_public_key
 
 _PAUSE = 0.25  # seconds between two looks at how many nodes have come
 
@@ -193,7 +193,7 @@ class OverFlower(AskingTransport):
         clients.sort(key=lambda client: (client.key, client.node))
 
         self.nodes = [client.node for client in clients]
-        self.reports = [reports[node] for node in self.nodes]
+        self.reports = [_without_false_key(reports[node]) for node in self.nodes]
         self.refused = {
             node: short_repr(fields.get("words", dict(fields)))
             for node, fields in reports.items()
@@ -309,6 +309,11 @@ class OverFlower(AskingTransport):
             Returns what arrives of an upload, for fault injection.
         """
         return SecureSession(self, call, message, cohort, weights, secure, alter_upload).run()
+
+    def public_keys(self, cohort: IndexArray) -> dict[int, bytes]:
+        """Return the public keys of clients by their index, of those that have said theirs."""
+        reported = {index: self.reports[index].get("public_key") for index in cohort.tolist()}
+        return {index: key for index, key in reported.items() if key}
 
     def ask_each(
         self, call: Call | None, message: Message | None, questions: Mapping[int, Fields]
@@ -450,6 +455,13 @@ def _identity_of(node: int, fields: Fields, most_rows: int) -> _Identity | None:
     if type(key) is not int:
         key = _AFTER_ALL_KEYS
     return _Identity(node, n_rows, n_features, dtype, key, fields.get("name", ""))
+
+
+def _without_false_key(report: Fields) -> Fields:
+    """Return what a client reports of itself, without what is no public key."""
+    if is_public_key(report.get("public_key")):
+        return report
+    return {name: value for name, value in report.items() if name != "public_key"}
 
 
 def _most_common(numbers: Sequence[int]) -> int:

@@ -42,7 +42,7 @@ split by Shamir's scheme (`fgmp.privacy.secret_sharing`).
 import secrets
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,12 +75,15 @@ class Request(NamedTuple):
         Of the method, by the position of the client.
     n_texts : mapping of int to int
         How many texts of bytes each of them has to send.
+    keys : sequence of bytes
+        In the first sum of a session without shares the public keys of all.
     """
 
     trip: str
     session: str
     arguments: Mapping[int, Mapping[str, Any]]
     n_texts: Mapping[int, int]
+    keys: Sequence[bytes] = ()
 
 
 Replies = dict[int, Any]  # of the clients that are still present, by position
@@ -135,13 +138,19 @@ class Sessions:
         Of clients on this machine, by their id.
     clients : dict of (str, int) to SecAggClient
         The clients on this machine, by the name of a session and their position in it.
+    public_keys : dict of int to bytes
+        Of clients that have said theirs before any sum, by their id.
     whole : dict of hashable to _Session
         The sessions, by whom and what their sums are of.
+    has_ended : bool
+        Whether sessions were ended, so that all others begin with shares.
     """
 
     key_pairs: dict[int, KeyPair] = field(default_factory=dict)
     clients: dict[tuple[str, int], SecAggClient] = field(default_factory=dict)
+    public_keys: dict[int, bytes] = field(default_factory=dict)
     whole: dict[Hashable, "_Session"] = field(default_factory=dict)
+    has_ended: bool = False
 
     def __reduce__(self) -> tuple[type["Sessions"], tuple[()]]:
         """A copy, or a pickle, begins anew: keys are written nowhere."""
@@ -149,12 +158,19 @@ class Sessions:
 
     def branch(self) -> "Sessions":
         """Return the same sessions and keys; those that begin in one of the two are its own."""
-        return Sessions(self.key_pairs, dict(self.clients), dict(self.whole))
+        return replace(self, clients=dict(self.clients), whole=dict(self.whole))
+
+    def key_pair(self, client_id: int) -> KeyPair:
+        """Return the key pair of a client on this machine, which lasts."""
+        if client_id not in self.key_pairs:
+            self.key_pairs[client_id] = KeyPair()
+        return self.key_pairs[client_id]
 
     def end(self) -> None:
         """Forget all sessions, because something went wrong."""
         self.whole.clear()
         self.clients.clear()
+        self.has_ended = True
 
 
 def masked_sum(
@@ -201,11 +217,13 @@ def masked_sum(
             is_lost = position in lost and order.index(lost[position]) <= order.index(request.trip)
             if is_lost:
                 continue
-            if request.trip == "advertise_keys":
-                pair = sessions.key_pairs.setdefault(ids[position], KeyPair())
+            if request.trip == "advertise_keys" or request.keys:
+                pair = sessions.key_pair(ids[position])
                 clients[request.session, position] = SecAggClient(position, pair, about=about)
             client = clients[request.session, position]
             client.vector = vectors[position]
+            if request.keys:
+                client.agree(request.session, request.keys)
             replies[position] = getattr(client, request.trip)(**arguments)
         return replies
 
@@ -227,7 +245,7 @@ def sum_under_masks(
     releasable: Callable[[IndexArray], IndexArray] = lambda uploaded: uploaded,
     about: bytes = b"",
     sessions: Sessions | None = None,
-    cohort: Hashable = None,
+    cohort: Sequence[int] = (),
     goes_on: bool = True,
 ) -> Unmasked:
     """Return the sum of the clients' vectors: the server's part, however messages are carried.
@@ -250,10 +268,11 @@ def sum_under_masks(
         cancel.
     sessions : Sessions, optional
         Of the run: a session of the same cohort, threshold and purpose goes on.
-    cohort : hashable
-        The clients at the positions.
+    cohort : sequence of int
+        The ids of the clients at the positions.
     goes_on : bool
-        Whether a session may go on: a sum of all of them may be opened, whoever is late.
+        Whether a session may go on: a sum of all of them may be opened, whoever is late. If their
+        public keys are known, it needs no first sum with shares then.
 
     Raises
     ------
@@ -261,10 +280,14 @@ def sum_under_masks(
         If fewer clients than the threshold stay, or if the sum must not be opened.
     """
     sessions = Sessions() if sessions is None else sessions
-    identity = (cohort, n_clients, threshold, about)
+    identity = (tuple(cohort), n_clients, threshold, about)
     server = _Server(trip, n_clients, threshold, releasable, about)
 
     session = sessions.whole.get(identity)
+    if session is None and goes_on and not sessions.has_ended:
+        keys = [sessions.public_keys[i] for i in cohort if i in sessions.public_keys]
+        if len(keys) == n_clients:
+            session = sessions.whole[identity] = _Session.of_everybody(keys)
     if session is not None and goes_on:
         try:
             return server.later_sum(session)
@@ -311,6 +334,8 @@ class _Session:
         Whether everybody has replied to everything.
     number : int
         Of the last sum.
+    keys : sequence of bytes
+        The public keys of all, if they agree on masks without shares, with the first sum.
     """
 
     name: str
@@ -321,6 +346,13 @@ class _Session:
     received: dict[int, list[bytes]]
     is_whole: bool
     number: int = 0
+    keys: Sequence[bytes] = ()
+
+    @classmethod
+    def of_everybody(cls, keys: Sequence[bytes]) -> "_Session":
+        """Return a new session without shares, in which sums are of everybody or stay closed."""
+        everybody = list(range(len(keys)))
+        return cls(secrets.token_hex(8), everybody, {}, 0, {}, {}, is_whole=True, keys=keys)
 
     def partners(self, position: int) -> list[int]:
         """Return the neighbours of a sender that shared secrets, too, and itself, increasing."""
@@ -448,7 +480,9 @@ class _Server:
         if self.releasable(np.array(everybody)).tolist() != everybody:
             raise _BeginAnew
         question = {"number": session.number, "senders": [], "received": []}
-        replies = self._uploads(session, dict.fromkeys(everybody, question))
+        keys = session.keys if session.number == 1 else ()
+        self.bytes_down += len(everybody) * sum(map(len, keys))
+        replies = self._uploads(session, dict.fromkeys(everybody, question), keys)
         if len(replies) < len(everybody):
             raise _BeginAnew
         masked = {position: vector for position, (vector, _) in replies.items()}
@@ -480,13 +514,16 @@ class _Server:
             )
 
     def _uploads(
-        self, session: _Session, arguments: Mapping[int, Mapping[str, Any]]
+        self,
+        session: _Session,
+        arguments: Mapping[int, Mapping[str, Any]],
+        keys: Sequence[bytes] = (),
     ) -> dict[int, tuple[Array, Sequence[int]]]:
         """Return the masked vectors, and whose shares each client could not decrypt.
 
         This is MaskedInputCollection.
         """
-        replies = self.trip(Request("masked_input", session.name, arguments, {}))
+        replies = self.trip(Request("masked_input", session.name, arguments, {}, keys))
         self.n_messages += len(replies)
         self.bytes_up += sum(vector.nbytes for vector, _ in replies.values())
         return replies

@@ -16,7 +16,7 @@ Only the key of the first sum's masks, and the self-mask, are ever opened.
 
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -167,6 +167,37 @@ class SecAggClient:
             texts.append(self._encrypted(pair.encryption, holder, share) + wrapped[:SEED])
             wrapped = wrapped[SEED:]
         return texts
+
+    def agree(self, session: str, keys: Sequence[bytes]) -> None:
+        """Agree on masks for sums of everybody, in a session in which no secret is shared.
+
+        Parameters
+        ----------
+        session : str
+            Its name, in place of nonces: a client agrees once on masks for a name.
+        keys : sequence of bytes
+            The public keys of all, in the order of their positions.
+        """
+        if self.kept or len(keys) < 2 or keys[self.position] != self.keys.public:
+            raise ValueError(
+                f"keys has {len(keys)} keys for the session {session!r}; expected two at least, "
+                "among them that of this client, and a session that has not begun"
+            )
+        neighbourhoods = Neighbourhoods([text for key in keys for text in (b"", key)], len(keys))
+        partners = neighbourhoods.holders_of(self.position)
+        purpose = b"masks of everybody" + _extracted(session.encode()) + self.about
+        self.kept = {
+            "about": self.about,
+            "position": self.position,
+            "senders": list(range(len(keys))),
+            "partners": partners,
+            "mask_keys": [
+                b"" if other == self.position else _expanded(self.keys.agreed(keys[other]), purpose)
+                for other in partners
+            ],
+            "number": 0,
+            "is_whole": True,
+        }
 
     def masked_input(
         self, number: int, senders: list[int], received: list[bytes]

@@ -264,6 +264,9 @@ class SecureSum(Aggregator):
         for row, position in zip(rows, senders.tolist(), strict=True):
             vectors[position] = self.encoded(row, shares[position])
         absent = set(range(len(shares))) - set(senders.tolist())
+        if self.sessions is not None:
+            for client_id in cohort.tolist():
+                self.sessions.public_keys[client_id] = self.sessions.key_pair(client_id).public
         return masked_sum(
             vectors,
             self.needed(len(vectors)),
