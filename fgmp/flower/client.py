@@ -19,6 +19,7 @@ which promise is made to whom, and under which conditions.
 what leaves a client with ``aggregator=SecureSum()``   who can read it
 =====================================================  =============================================
 once: number of rows and features, precision, key      the server, which by default weighs by rows
+once: its public key, if `cryptography` is installed   the server, and all other clients
 its update in an exchange, times its share of weight   nobody: masked, the server learns the sum
 its objective at a record, times its share of weight   nobody: masked, the history holds the sum
 the length of what is masked                           the server: dense, and alike for all clients

@@ -20,9 +20,15 @@ a pair there, so that no self-mask is needed against a vector that arrives late.
 of everybody. A session goes on only if one was released before (`SecureSum.was_released`), after
 which the ledger opens no sum of others that would tell of a client beside it.
 
+**A session without shares** has later sums only. It begins where they may go on from the start,
+and the server knows the public keys, which its first question tells everybody. So it is in a fit:
+clients say their keys with the number of their rows, and the ledger has everybody before the first
+sum, because a fit that somebody leaves ends anyway. The name of the session stands for nonces: a
+client agrees once on masks for a name.
+
 A session ends as soon as anything goes wrong: somebody does not reply, cannot decrypt a share, or
-must not be in the sum. The same sum then begins anew, in a new session. So clients may be lost in
-the first sum of a session, and in later ones only after they have uploaded.
+must not be in the sum. The same sum then begins anew, in a new session with shares. So clients may
+be lost in the first sum of a session with shares, and in others only after they have uploaded.
 
 **No key is ever opened.** In the papers the server learns the key of a client that is lost, and
 with it all masks of its pairs. Here a key lasts as long as a run, and what is shared is made for

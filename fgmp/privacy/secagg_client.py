@@ -9,6 +9,8 @@ What is derived from what:
 - From these and the nonces of both they derive three keys for a session: one that shares are
   encrypted by, one of the first sum's masks, and one of the later ones, of which the number of the
   sum is the nonce. What the sum is for goes into the keys of masks.
+- In a session without shares they derive one key, from the name of the session, and all sums are
+  later ones.
 - The self-mask of the first sum comes from a secret of its own.
 
 Only the key of the first sum's masks, and the self-mask, are ever opened.

@@ -175,11 +175,11 @@ def test_history_with_secure_sums_has_the_weighted_mean_of_the_losses(name):
 
 
 def test_report_of_a_client_has_what_the_table_names():
-    """Rows, features, precision and key, in the clear and once."""
+    """Rows, features, precision, key and public key, in the clear and once."""
     run = secure_run("models")
     assert {secret for secret, _ in run.secrets_found(["who"])} == names_of("rows")
     reports = [set(content["fgmp"]) for content in run.replies("who")]
-    assert reports == [{"rows", "features", "dtype", "key"}] * 5
+    assert reports == [{"rows", "features", "dtype", "key", "public_key"}] * 5
 
 
 def test_share_of_a_client_is_sent_to_nobody_else():
