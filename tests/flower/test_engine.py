@@ -1,14 +1,16 @@
 """One session of Flower's simulation engine: methods, losses and masks, in the bits of one process."""
 
 import warnings
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from flower_cases import LOGISTIC, METHODS, SOFTMAX, SQUARED
 from flwr.supercore import telemetry
 from in_process_grid import assert_same_run, load_from
 
 import fgmp
-from fgmp.flower import OverFlower, client_app, on_engine
+from fgmp.flower import OverFlower, client_app, fit_over, on_engine, table_app
 
 FEDERATIONS = {"squared": SQUARED.subset([0, 1, 2]), "logistic": LOGISTIC, "softmax": SOFTMAX}
 RUNS = {
@@ -65,6 +67,40 @@ def test_run_on_the_engine_has_the_bits_of_one_process(federation, run, session)
     results, _ = session
     in_process = fgmp.simulate(clients=FEDERATIONS[federation], **RUNS[run], **PLAN)
     assert_same_run(results[federation, run], in_process)
+
+
+def read(context, columns):
+    """Return the table of a client: 60 rows of five columns, two of which count."""
+    rng = np.random.default_rng(context.node_config["partition-id"])
+    X = rng.standard_normal((60, 5))
+    return X, 3 * X[:, 1] - X[:, 4] + rng.standard_normal(60)
+
+
+def test_choice_under_masks_takes_at_most_20_messages_on_the_engine():
+    """A process may know of a client what the state of the run holds, and nothing else."""
+    model = fgmp.FedGradMPRegressor("cv", n_folds=3, secure=True, random_state=0)
+    n_messages = []
+
+    def serve_fit(grid):
+        push = grid.push_messages
+
+        def counted(messages):
+            n_messages.append(len(messages))
+            return push(messages)
+
+        grid.push_messages = counted
+        options = {"report": lambda line: None, "wait_for": PATIENCE, "deadline": PATIENCE}
+        return fit_over(model, grid, 3, ["a", "b", "c", "d", "e"], **options)
+
+    over_flower = on_engine(serve_fit, table_app(read, masked_only=True), 3)
+    assert set(n_messages) == {3}
+    assert len(n_messages) <= 20
+
+    tables = [read(SimpleNamespace(node_config={"partition-id": i}), ()) for i in range(3)]
+    X, y = map(np.concatenate, zip(*tables, strict=True))
+    in_process = model.fit(X, y, groups=np.repeat(range(3), 60))
+    np.testing.assert_array_equal(over_flower.coef_, in_process.coef_)
+    assert over_flower.support_.tolist() == [1, 4]
 
 
 def test_session_on_the_engine_switches_telemetry_off(session):
