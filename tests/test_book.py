@@ -285,9 +285,11 @@ def test_every_statement_of_the_paper_is_counted_once_and_false_ones_are_among_t
 
 
 def test_statement_in_several_settings_is_joined():
-    """It holds in part unless all settings agree."""
+    """It holds in part unless all settings agree, or the printed one, which is the first, is undecided."""
     assert overview.joined(["holds", "does not hold"]) == "holds in part"
     assert overview.joined(["does not hold", "does not hold"]) == "does not hold"
+    assert overview.joined(["undecided", "holds in part"]) == "undecided"
+    assert overview.joined(["holds", "undecided"]) == "holds in part"
     first, second, third = row_of("a"), row_of("b", again=True), row_of("c")
     assert overview.statements([first, second, third]) == [[first, second], [third]]
 

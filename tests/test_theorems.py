@@ -222,6 +222,27 @@ def test_beta_2_with_unbounded_variance_is_that_by_hand():
     np.testing.assert_allclose(found, [5 + 6 * 0.25 * 18 / 2, 2 + 6 * 18 / 2])
 
 
+@pytest.mark.parametrize("ratio", [1.0, 1.05, 1.3, 1.9])
+def test_lemma_2_holds_with_half_of_its_residual(ratio):
+    """For random quadratics with 1 and `ratio` as ends of their spectrum, minimised on a random span."""
+    rng = np.random.default_rng(0)
+    beta_1, half = ratio / (2 - ratio), 1 / (ratio * (2 - ratio))
+    shares = []
+    for _ in range(500):
+        basis = np.linalg.qr(rng.standard_normal((4, 4)))[0]
+        hessian = basis * [1, *rng.uniform(1, ratio, 2), ratio] @ basis.T
+        x, gradient = rng.standard_normal(4), rng.standard_normal(4) * rng.uniform(0, 10)
+        inside, outside = slice(2), slice(2, 4)
+        # b solves H_SS b_S = (H x - gradient)_S, where `gradient` is that at x.
+        b = np.zeros(4)
+        b[inside] = np.linalg.solve(hessian[inside, inside], (hessian @ x - gradient)[inside])
+        right = beta_1 * np.sum(x[outside] ** 2) + half * np.sum(gradient[inside] ** 2)
+        shares.append(np.sum((b - x) ** 2) / right)
+    assert max(shares) <= 1 + 1e-12
+    # One hundredth less is too little: for ratio 1 nothing can be spared.
+    assert ratio > 1 or max(shares) > 0.99
+
+
 def test_client_without_lemma_2_leaves_no_guarantee():
     """With rho^+ = 2.5 rho^- nothing is known of it, whatever its weight."""
     constants = ClientConstants.of(

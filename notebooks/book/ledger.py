@@ -177,21 +177,25 @@ INTRODUCTION = """
 Lines are those of the LaTeX source of the preprint, arXiv 2302.10755; statements are in our words, letters are
 [explained](docs/symbols.md). A number is a median, with its range over the seeds (or a 95 % interval of a trend or a
 mean, if the row says so). Each statement counts once, in however many settings it was measured: rows that begin with
-"again" are other settings of the statement above them, and where settings differ, it holds in part. With ink = 1 a
-pixel is 1 for ink, with paper = 1 for blank paper; a cell is one pair of tau and a learning rate; "level" means
-accuracies within 0.01.
+"again" are other settings of the statement above them, and where settings differ, it holds in part; where the first,
+the printed one, is undecided, so is the statement. With ink = 1 a pixel is 1 for ink, with paper = 1 for blank paper; a
+cell is one pair of tau and a learning rate; "level" means accuracies within 0.01.
 
 The statements are the sentences of the paper's sections on results that say what a figure shows; and of the theory its
 lemmas, theorems and corollaries, what it says follows from them, and each constant that ERRATA.md calls false. Where a
-sentence ends and the next begins was ours to choose.
+sentence ends and the next begins was ours to choose. What only may be so cannot be tested and is not counted: that the
+residual may depend on K in no simple way (line 669), and that many data may meet the condition on the stable rank (line
+1085; our digits do not, `fig7-stable-rank`).
 
 - *Holds*: on every seed that was tried, or in the median or mean where the row says so. A theorem that holds was not
   violated on these seeds: that is no proof of it.
 - *Holds in part*: on at least half of the seeds, or of the parts; or in some of the settings that the paper leaves
   open; or under a condition that is not printed.
-- *Holds but for a misprint*: the context says what is meant, and that was measured.
+- *Holds but for a misprint*: the context says what is meant, even if the printed order is another (lines 1076
+  and 1083), and that was measured.
 - *Cannot apply*: no data meet its condition. *False as printed*: in a constant, with a counterexample.
-- *Undecided*: what differs is too little to tell.
+- *Undecided*: what differs is too little to tell, in runs that have hardly begun. Where runs have come far, a lead that
+  the paper states and that is not there does not hold, however small the difference.
 - *Stands in*: it was measured on other data than the paper's.
 
 What is false as printed is counted here and not set apart: a test fails if a record about the paper, or an entry of

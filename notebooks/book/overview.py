@@ -41,6 +41,7 @@ KIND_OF_VERDICT = {
     "misprint": HOLDS,
     "holds": HOLDS,
     "holds in part": PART,
+    "gap in the proof": PART,
     "does not hold": NOT,
     "undecided": UNDECIDED,
 }
@@ -129,14 +130,16 @@ def found_in(records: list[dict]) -> Callable[[str], dict]:
 
 
 def number_of(row: Row, one: dict) -> str:
-    """Return the words of a row with the number of its record in them."""
+    """Return the words of a row with the number of its record in them, and that of its seeds."""
     found = re.search(row.pick, one["shown"])
     if not found:
         raise ValueError(
             f"the row of {row.record!r} takes {row.pick!r} from its record, which has {one['shown']!r}: "
             "mend the row in notebooks/statements.yaml"
         )
-    return row.number.format(*found.groups(), **one.get("parameters", {}))
+    words = row.number.format(*found.groups(), **one.get("parameters", {}))
+    several = re.search(r"\d+ seeds", one["shown"])
+    return words if "seeds" in words or not several else f"{words} ({several[0]})"
 
 
 def kind_of(row: Row, find: Callable[[str], dict], weights: dict[int, str]) -> str:
@@ -190,9 +193,9 @@ def statements(rows: Iterable[Row] = ROWS) -> list[list[Row]]:
 
 
 def joined(kinds: Iterable[str]) -> str:
-    """Return what became of a statement in several settings: in part, if they differ."""
-    different = set(kinds)
-    return different.pop() if len(different) == 1 else PART
+    """Return what became of a statement: in part, if settings differ and the first, the printed one, decides."""
+    first, *others = kinds
+    return first if first == UNDECIDED or set(others) <= {first} else PART
 
 
 def left_out(records: list[dict], weights: dict[int, str], rows: Iterable[Row] = ROWS) -> list[str]:
