@@ -194,7 +194,7 @@ def test_a_row_whose_record_changed_sides_or_words_stops_the_page():
     """A row needs its record, a number that reads as expected, and a reason just where it did not come out."""
     find = overview.found_in([record(), record(id="bad", verdict="does not hold")])
     row = overview.Row("Ours", "", "a", "b", "x", "about {}", r"^(\d)", ("bad",), reason="so")
-    assert overview.number_of(row, find("x")) == "about 1"
+    assert overview.number_of(row, find("x")) == "about 1 (3 seeds)"
     assert overview.kind_of(row, find, {}) == "holds in part"
     for broken, words in (
         ({"record": "gone"}, "no record has this id"),
@@ -210,7 +210,7 @@ def test_a_row_whose_record_changed_sides_or_words_stops_the_page():
 def test_number_of_a_row_may_be_what_its_record_keeps():
     """A name in braces is a value that the claim kept."""
     row = overview.Row("Ours", "", "a", "b", "x", "{}, slope {slope:.2f}", r"^(\d)")
-    assert overview.number_of(row, record(parameters={"slope": -0.4567})) == "1, slope -0.46"
+    assert overview.number_of(row, record(parameters={"slope": -0.4567})) == "1, slope -0.46 (3 seeds)"
 
 
 @pytest.mark.parametrize(
