@@ -210,7 +210,9 @@ def test_a_row_whose_record_changed_sides_or_words_stops_the_page():
 def test_number_of_a_row_may_be_what_its_record_keeps():
     """A name in braces is a value that the claim kept."""
     row = overview.Row("Ours", "", "a", "b", "x", "{}, slope {slope:.2f}", r"^(\d)")
-    assert overview.number_of(row, record(parameters={"slope": -0.4567})) == "1, slope -0.46 (3 seeds)"
+    assert (
+        overview.number_of(row, record(parameters={"slope": -0.4567})) == "1, slope -0.46 (3 seeds)"
+    )
 
 
 @pytest.mark.parametrize(
