@@ -270,11 +270,11 @@ def test_no_combination_of_sums_of_a_group_rests_on_fewer_than_min_rows(name, n_
     honest = federated_table.client_view
     assigned = federated_table.assign_folds
 
-    def keeping(rows, units, loss, *out):  # of each view the rows, by a number of their own
-        views.setdefault(rows.index, []).append(
-            np.isin(X[groups == rows.index][:, 1], rows.features[:, 1])
+    def keeping(table, part, *given):  # of each view the rows, by a number of their own
+        views.setdefault(part.index, []).append(
+            np.isin(X[groups == part.index][:, 1], part.of(table)[:, 1])
         )
-        return honest(rows, units, loss, *out)
+        return honest(table, part, *given)
 
     def dealt(targets, index, *given):
         folds = assigned(targets, index, *given)
