@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, logit
 from scipy.stats import sem, t
-from sklearn.metrics import r2_score, roc_auc_score
+from sklearn.metrics import d2_tweedie_score, r2_score, roc_auc_score
 
 import fgmp
 from fgmp.datasets import heart_disease
@@ -122,6 +122,29 @@ def test_numbers_have_the_r2_of_each_group_and_its_plain_mean():
     ends = [found.overall[name][0] for name in ("lower", "upper")]
     np.testing.assert_allclose(ends, interval, 1e-12)
     assert np.isnan(found.overall["tau"][0]) and found.overall["tau"][1] >= 0
+
+
+def test_rates_are_refitted_and_measured_with_their_times():
+    """As counts with an offset, by statsmodels: the coefficients of the others, and the D^2."""
+    sm = pytest.importorskip("statsmodels.api")
+    rng = np.random.default_rng(1)
+    X, groups, times = rng.standard_normal((240, 2)), np.arange(240) % 3, rng.uniform(0.1, 9, 240)
+    y = rng.poisson(times * np.exp(0.3 + 0.5 * X[:, 1]))
+    options = {"loss": "poisson", "C": np.inf}
+    table = fgmp.FedGradMPRegressor("all", **options).validate(
+        X, y / times, groups, sample_weight=times, dense=False
+    )
+    for group in range(3):
+        inside, at = groups != group, groups == group
+        fitted = sm.GLM(
+            y[inside],
+            sm.add_constant(X[inside]),
+            family=sm.families.Poisson(),
+            offset=np.log(times[inside]),
+        ).fit(tol=1e-12)
+        mean = np.exp(sm.add_constant(X[at]) @ fitted.params)
+        expected = d2_tweedie_score(y[at] / times[at], mean, sample_weight=times[at], power=1)
+        np.testing.assert_allclose(table.columns["d2"][group], expected, 1e-6)
 
 
 def test_several_classes_have_a_line_each():

@@ -1,6 +1,7 @@
 """Performance and calibration of each group, compared with scikit-learn and statsmodels."""
 
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -216,6 +217,128 @@ def test_each_group_is_measured_with_its_own_intercept():
     predicted = model.predict(X, groups=names)
     expected = [r2_score(y[names == name], predicted[names == name]) for name in (0, 1, 9)]
     np.testing.assert_allclose(table["r2"], expected)
+
+
+def rates(seed=5):
+    """Return features, counts, times under observation and groups."""
+    rng = np.random.default_rng(seed)
+    X, groups = rng.standard_normal((240, 3)), np.arange(240) % 4
+    times = rng.uniform(0.2, 5, 240)
+    counts = rng.poisson(times * rng.gamma(3, 1 / 3, 240) * np.exp(0.4 + 0.5 * X[:, 1]))
+    return X, counts, times, groups
+
+
+def offset_measures(y, times, predictor):
+    """Return the measures of counts with an offset, and the calibration, by statsmodels."""
+    sm = pytest.importorskip("statsmodels.api")
+    options = {"family": sm.families.Poisson(), "offset": np.log(times) + predictor}
+    shift = sm.GLM(y, np.ones(len(y)), **options).fit(scale="X2")
+    options["offset"] = np.log(times)
+    line = sm.GLM(y, sm.add_constant(predictor), **options).fit(scale="X2", tol=1e-12)
+    null = sm.GLM(y, np.ones(len(y)), **options).fit()
+    mean = times * np.exp(predictor)
+    return {
+        "observed": y.sum() / times.sum(),
+        "predicted": mean.sum() / times.sum(),
+        "d2": 1 - options["family"].deviance(y, mean) / null.deviance,
+        "deviance": options["family"].deviance(y, mean) / times.sum(),
+        "intercept": shift.params[0],
+        "intercept_se": shift.bse[0],
+        "slope": line.params[1],
+        "slope_se": line.bse[1],
+    }
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_rates_with_their_times_are_measured_as_counts_with_an_offset(secure):
+    """By statsmodels; in the open each group too."""
+    X, y, times, groups = rates()
+    model = fgmp.FedGradMPRegressor(2, loss="poisson", secure=secure)
+    model.fit(X, y / times, groups, sample_weight=times)
+    predictor = np.log(model.predict(X))
+    options = {"groups": groups, "sample_weight": times}
+    table = model.performance(X, y / times, by="all", **options).columns
+    for measure, value in offset_measures(y, times, predictor).items():
+        np.testing.assert_allclose(table[measure], [value], 1e-6, 1e-9, err_msg=measure)
+    if secure:
+        return
+    table = model.performance(X, y / times, **options).columns
+    for group in range(4):
+        at = groups == group
+        for measure, value in offset_measures(y[at], times[at], predictor[at]).items():
+            np.testing.assert_allclose(table[measure][group], value, 1e-6, 1e-9, err_msg=measure)
+
+
+@pytest.mark.parametrize("by", ["groups", "all"])
+@pytest.mark.parametrize("kind", ["labels", "numbers", "counts"])
+def test_row_of_weight_two_is_measured_as_two_rows(kind, by):
+    """All measures and errors are those of rows that are repeated, but for their number."""
+    X, counts, _, groups = rates()
+    y = {"labels": counts > 1, "numbers": counts + X[:, 0], "counts": counts}[kind]
+    model = fgmp.FedGradMPClassifier(2)
+    if kind != "labels":
+        model = fgmp.FedGradMPRegressor(2, loss="poisson" if kind == "counts" else "squared")
+    model.fit(X, y, groups)
+    weights = np.random.default_rng(1).integers(0, 4, len(y))
+    rows = np.repeat(np.arange(len(y)), weights)
+    table = model.performance(X, y, groups, by=by, sample_weight=weights).columns
+    repeated = model.performance(X[rows], y[rows], groups[rows], by=by).columns
+    assert np.sum(table["rows"]) == np.count_nonzero(weights)
+    for measure in [name for name in table if name not in ("group", "rows")]:
+        np.testing.assert_allclose(table[measure], repeated[measure], 1e-9, err_msg=measure)
+
+
+def test_relative_weights_of_labels_do_not_depend_on_their_scale():
+    """AUC and losses are those of scikit-learn; the error of AUC has each row once."""
+    model, X = classifier()
+    w = np.random.default_rng(0).uniform(0.5, 3, len(X))
+    y, z, groups = HEART.y, model.decision_function(X), HEART.hospital
+    table = model.performance(X, y, groups, sample_weight=w).columns
+    scaled = model.performance(X, y, groups, sample_weight=10 * w).columns
+    for measure in [name for name in table if name != "group"]:
+        np.testing.assert_allclose(table[measure], scaled[measure], 1e-9, err_msg=measure)
+    for line, name in enumerate(table["group"]):
+        at = groups == name
+        auc = roc_auc_score(y[at], z[at], sample_weight=w[at])
+        np.testing.assert_allclose(table["auc"][line], auc)
+        p = 1 / (1 + np.exp(-z[at]))
+        np.testing.assert_allclose(
+            table["brier"][line], np.average((y[at] - p) ** 2, weights=w[at])
+        )
+        np.testing.assert_allclose(table["log_loss"][line], log_loss(y[at], p, sample_weight=w[at]))
+        is_event = y[at] == 1
+        variance = 0.0
+        for inside, outside, sign in ((is_event, ~is_event, 1), (~is_event, is_event, -1)):
+            above = sign * (z[at][inside][:, None] - z[at][outside])
+            ranks = (above > 0) + 0.5 * (above == 0)
+            parts = w[at][inside] * (ranks @ w[at][outside] / w[at][outside].sum() - auc)
+            n = inside.sum()
+            variance += (parts**2).sum() / w[at][inside].sum() ** 2 * n / (n - 1)
+        np.testing.assert_allclose(table["auc_se"][line], np.sqrt(variance))
+
+
+def test_counts_that_are_not_whole_want_weights():
+    """In a fit and in its performance; counts, and rates with times, are not warned of."""
+    X, y, times, groups = rates()
+    model = fgmp.FedGradMPRegressor(1, loss="poisson")
+    with pytest.warns(fgmp.AdviceWarning, match="not all whole, and no sample_weight is given"):
+        model.fit(X, y / times, groups)
+    with pytest.warns(fgmp.AdviceWarning, match="not all whole, and no sample_weight is given"):
+        model.performance(X, y / times, groups)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(X, y, groups)
+        model.performance(X, y / times, groups, sample_weight=times)
+
+
+def test_losses_of_other_rows_or_weights_stand_beside_no_held_out_one():
+    """With the weights of the fit the note compares like with like."""
+    X, y, times, groups = rates()
+    model = fgmp.FedGradMPRegressor("cv", loss="poisson", n_folds=3, random_state=0)
+    model.fit(X, y / times, groups, sample_weight=times)
+    with_times = model.performance(X, y / times, groups, sample_weight=times)
+    assert "cross-validation held rows out" in repr(with_times)
+    assert "held rows out" not in repr(model.performance(X, y / times, groups))
 
 
 def test_pairs_with_ties_count_half():

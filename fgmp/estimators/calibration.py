@@ -42,22 +42,40 @@ class Outcome(NamedTuple):
         -1 and +1, or numbers.
     loss : Loss
         `LogisticLoss`, or `SquaredLoss`.
+    weights : ndarray, shape (n_rows,), or 1.0
+        Of the rows, with mean one.
+    counted : ndarray, shape (n_rows,), or 1.0
+        How many rows each one stands for, as in `rows_counted`.
     """
 
     predictor: Array
     targets: Array
     loss: Loss
+    weights: Array | float = 1.0
+    counted: Array | float = 1.0
+
+    def mean(self, values: Array) -> float:
+        """Return the weighted mean of a number of each row."""
+        return float(np.mean(self.weights * values))
+
+    @property
+    def n_counted(self) -> float:
+        """How many rows all stand for."""
+        return float(np.sum(self.counted * np.ones(len(self.targets))))
 
 
-def outcomes_of(loss: Loss, predictions: Array, targets: Array) -> list[Outcome]:
+def outcomes_of(
+    loss: Loss, predictions: Array, targets: Array, weights: Array, counted: Array
+) -> list[Outcome]:
     """Return the outcome of a model: one, or with a softmax loss each class against the others."""
     if not loss.has_integer_targets:
-        return [Outcome(predictions, targets, loss)]
+        return [Outcome(predictions, targets, loss, weights, counted)]
     outcomes = []
     for label in range(loss.n_outputs):
         others = logsumexp(np.delete(predictions, label, axis=1), axis=1)
         is_label = np.where(targets == label, 1.0, -1.0)
-        outcomes.append(Outcome(predictions[:, label] - others, is_label, LogisticLoss()))
+        predictor = predictions[:, label] - others
+        outcomes.append(Outcome(predictor, is_label, LogisticLoss(), weights, counted))
     return outcomes
 
 
@@ -72,17 +90,17 @@ def sends_chi_squared(loss: Loss) -> bool:
     return loss.class_labels is None and not loss.is_quadratic
 
 
-def mean_chi_squared(expansion: Expansion) -> float:
+def mean_chi_squared(expansion: Expansion, weights: Array | float = 1.0) -> float:
     """Return the mean of l'^2 / l'' over the rows, Pearson's chi-squared of a row.
 
     With a canonical link l' is the residual, and l'' the variance of a target of dispersion one.
-    The weight of a row is a factor of both, and so of the ratio. Where l'' is zero by underflow, no
-    event is expected.
+    The weight of a row is a factor of both, and so of the ratio, or is given beside them. Where l''
+    is zero by underflow, no event is expected.
     """
     derivative = expansion.derivative
     variances = expansion.curvature(np.ones_like(derivative))
     ratios = np.divide(derivative**2, variances, where=variances > 0, out=0 * derivative)
-    return float(ratios.mean())
+    return float(np.mean(weights * ratios))
 
 
 # Discrimination.
@@ -94,12 +112,13 @@ class Pairs(NamedTuple):
     Attributes
     ----------
     n_pairs : float
-        How many there are.
+        How many there are, each times the weights of both rows.
     n_concordant : float
         In how many the event has the larger predictor; a tie counts half.
     variance : float
         Of `n_concordant`, as DeLong, DeLong and Clarke-Pearson (1988) estimate it; nan if a class
-        has fewer than two rows.
+        has fewer than two rows. The part of a row is squared with its weight, as one row is
+        sampled, or as many as it stands for.
     """
 
     n_pairs: float
@@ -107,7 +126,12 @@ class Pairs(NamedTuple):
     variance: float
 
 
-def count_pairs(predictor: Array, is_event: Array) -> Pairs:
+def count_pairs(
+    predictor: Array,
+    is_event: Array,
+    weights: Array | float = 1.0,
+    counted: Array | float = 1.0,
+) -> Pairs:
     """Return how many pairs of rows a predictor puts in the right order.
 
     The area under the ROC curve is ``n_concordant / n_pairs``. Predictions that differ by rounding
@@ -117,27 +141,39 @@ def count_pairs(predictor: Array, is_event: Array) -> Pairs:
     ----------
     predictor : ndarray, shape (n_rows,)
     is_event : ndarray of bool, shape (n_rows,)
+    weights, counted
+        As in `Outcome`.
     """
-    n_events = int(is_event.sum())
-    n_others = len(is_event) - n_events
     predictor = with_exact_ties(predictor, _LAST_BITS * float(np.abs(predictor).max()))
-    below_events = _count_below(predictor[is_event], predictor[~is_event])
-    below_others = _count_below(predictor[~is_event], predictor[is_event])
-    concordant = float(below_events.sum())
-    if min(n_events, n_others) < 2:
-        return Pairs(n_events * n_others, concordant, np.nan)
+    rows = np.stack(np.broadcast_arrays(predictor, weights, counted))
+    events = rows[:, is_event]
+    others = rows[:, ~is_event]
+    n_pairs = float(events[1].sum() * others[1].sum())
+    below_events = _count_below(events, others)
+    concordant = float(events[1] @ below_events)
+    of_events = _variance_of_sum(below_events, events)
+    of_others = _variance_of_sum(_count_below(others, events), others)
+    return Pairs(n_pairs, concordant, of_events + of_others)
 
-    of_events = np.var(below_events, ddof=1) * n_events
-    of_others = np.var(below_others, ddof=1) * n_others
-    return Pairs(n_events * n_others, concordant, float(of_events + of_others))
+
+def _count_below(rows: Array, others: Array) -> Array:
+    """Return the weight of the others that is below each row; that of equal ones counts half."""
+    order = np.argsort(others[0], kind="stable")
+    ordered = others[0, order]
+    weight_up_to = np.append(0, np.cumsum(others[1, order]))
+    below = np.searchsorted(ordered, rows[0], side="left")
+    up_to = np.searchsorted(ordered, rows[0], side="right")
+    return np.asarray((weight_up_to[below] + weight_up_to[up_to]) / 2)
 
 
-def _count_below(values: Array, others: Array) -> Array:
-    """Return how many of the others are below each value; an equal one counts half."""
-    ordered = np.sort(others)
-    below = np.searchsorted(ordered, values, side="left")
-    up_to = np.searchsorted(ordered, values, side="right")
-    return np.asarray((below + up_to) / 2)
+def _variance_of_sum(values: Array, rows: Array) -> float:
+    """Return the variance of the weighted sum of values of one class; nan for a single row."""
+    _, weights, counted = rows
+    n_rows = float(counted.sum())
+    if n_rows < 2:
+        return np.nan
+    deviations = values - weights @ values / weights.sum()
+    return float((weights**2 / counted) @ deviations**2 * n_rows / (n_rows - 1))
 
 
 # Calibration.
@@ -180,7 +216,8 @@ def scaled(outcome: Outcome, centre: float, unit: float) -> Scaled:
     column = (outcome.predictor - centre) / unit
     if outcome.loss.is_quadratic:
         targets = (outcome.targets - centre) / unit
-        return Scaled(Outcome(column, targets, outcome.loss), column, (0.0, 1.0), unit, 1.0)
+        numbers = outcome._replace(predictor=column, targets=targets)
+        return Scaled(numbers, column, (0.0, 1.0), unit, 1.0)
     return Scaled(outcome, column, (centre, unit), 1.0, 1 / unit)
 
 
@@ -209,14 +246,14 @@ def line_sums(scale: Scaled, line: Array) -> LineSums:
     line : ndarray, shape (1,) or (2,)
         The intercept beside the predictor itself, or the intercept and the slope.
     """
-    _, targets, loss = scale.outcome
+    _, targets, loss, weights, _ = scale.outcome
     n_rows = len(targets)
     columns = np.ones((n_rows, 1)) if len(line) == 1 else scale.columns
     fitted = _fitted(scale, line)
-    gradient = columns.T @ loss.derivative(fitted, targets) / n_rows
-    curvatures = loss.curvature(fitted, targets, np.ones(n_rows))
+    gradient = columns.T @ (weights * loss.derivative(fitted, targets)) / n_rows
+    curvatures = weights * loss.curvature(fitted, targets, np.ones(n_rows))
     hessian = columns.T @ (curvatures[:, None] * columns) / n_rows
-    value = loss.values(fitted, targets).mean()
+    value = scale.outcome.mean(loss.values(fitted, targets))
     return LineSums(np.array([value]), gradient[None], hessian[None])
 
 
@@ -227,8 +264,8 @@ def _fitted(scale: Scaled, line: Array) -> Array:
 
 def chi_squared_of_line(scale: Scaled, line: Array) -> float:
     """Return the mean of Pearson's chi-squared of a row of one outcome about a line."""
-    _, targets, loss = scale.outcome
-    return mean_chi_squared(loss.expansion(_fitted(scale, line), targets))
+    _, targets, loss, weights, _ = scale.outcome
+    return mean_chi_squared(loss.expansion(_fitted(scale, line), targets), weights)
 
 
 class Lines(NamedTuple):
@@ -339,11 +376,11 @@ def calibrate(outcome: Outcome) -> Calibration:
     shifts = fit_lines(evaluate, np.zeros((1, 1)), chi_squared)
     lines = fit_lines(evaluate, np.array([scale.start]), chi_squared)
     units = np.array([[scale.intercept_unit, scale.slope_unit]])
-    return calibrations_of(outcome.loss, shifts, lines, units, len(quantity))[0]
+    return calibrations_of(outcome.loss, shifts, lines, units, outcome.n_counted)[0]
 
 
 def calibrations_of(
-    loss: Loss, shifts: Lines, lines: Lines, units: Array, n_rows: int
+    loss: Loss, shifts: Lines, lines: Lines, units: Array, n_rows: float
 ) -> list[Calibration]:
     """Return calibrations from fitted lines, one for each of q outcomes.
 
@@ -357,8 +394,8 @@ def calibrations_of(
         With a slope: k = 2.
     units : ndarray, shape (q, 2)
         The `intercept_unit` and the `slope_unit` of each outcome.
-    n_rows : int
-        The number of rows.
+    n_rows : float
+        The number of rows that all stand for.
     """
     intercept_units, slope_units = units.T
     columns = (
@@ -370,7 +407,7 @@ def calibrations_of(
     return [Calibration(*map(float, numbers)) for numbers in zip(*columns, strict=True)]
 
 
-def _standard_errors(loss: Loss, lines: Lines, n_rows: int) -> Array:
+def _standard_errors(loss: Loss, lines: Lines, n_rows: float) -> Array:
     """Return the standard errors of the last coefficient of each line."""
     variances = lines.inverse_hessians[:, -1, -1] / n_rows
     if loss.class_labels is not None:

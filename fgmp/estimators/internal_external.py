@@ -27,6 +27,7 @@ from ..sparse_model import Array
 from .fitted import LinearModel
 from .folds import deal_clients
 from .groups import encode_groups, group_of_each_row
+from .inputs import weights_of_rows
 from .meta_analysis import RandomEffects, random_effects
 from .performance import (
     Performance,
@@ -108,26 +109,36 @@ class Validation(Performance):
 
 
 def validate_rows(
-    model: LinearModel, X: Any, y: Any, groups: Any, n_sets: int | None, dense: bool
+    model: LinearModel,
+    X: Any,
+    y: Any,
+    groups: Any,
+    sample_weight: Any,
+    n_sets: int | None,
+    dense: bool,
 ) -> Validation:
     """Return the validation on rows; parameters as in `FedGradMPRegressor.validate`."""
     values = group_of_each_row(_num_samples(X), groups)
-    labels, codes, weights = encode_groups(
-        len(values), values, np.ones(len(values)), model.min_rows
-    )
+    given = weights_of_rows(sample_weight, X)
+    labels, codes, weights = encode_groups(len(values), values, given, model.min_rows)
     rows = np.flatnonzero(weights > 0)
     present, codes = np.unique(codes[rows], return_inverse=True)
 
-    def of_groups(is_taken: Array) -> tuple[Any, Any, Array]:
+    def of_groups(is_taken: Array) -> dict[str, Any]:
         taken = rows[is_taken[codes]]
-        return _safe_indexing(X, taken), _safe_indexing(y, taken), values[taken]
+        return {
+            "X": _safe_indexing(X, taken),
+            "y": _safe_indexing(y, taken),
+            "groups": values[taken],
+            "sample_weight": None if sample_weight is None else given[taken],
+        }
 
     def refit(estimator: LinearModel, is_inside: Array) -> LinearModel:
-        X_inside, y_inside, groups_inside = of_groups(is_inside)
-        return clone(estimator).fit(X_inside, y_inside, groups=groups_inside)
+        return clone(estimator).fit(**of_groups(is_inside))
 
     def measure(fitted: LinearModel, is_measured: Array) -> Performance:
-        return performance_of_rows(fitted, *of_groups(is_measured), way_of_measuring(model))
+        by = way_of_measuring(model)
+        return performance_of_rows(fitted, by=by, **of_groups(is_measured))
 
     sets = sets_of_groups(model, len(present), n_sets)
     names = labels[present].tolist()

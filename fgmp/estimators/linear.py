@@ -329,7 +329,15 @@ class SparseLinear(LinearModel):
         check_is_fitted(self)
         return report_of(self)
 
-    def performance(self, X: Any, y: Any, groups: Any = None, *, by: str = "groups") -> Performance:
+    def performance(
+        self,
+        X: Any,
+        y: Any,
+        groups: Any = None,
+        *,
+        sample_weight: Any = None,
+        by: str = "groups",
+    ) -> Performance:
         """Return how good the model is for each group: AUC, R^2 or D^2, and calibration.
 
         The rows may be those of the fit, or of a hospital that had no part in it. Each group
@@ -345,6 +353,11 @@ class SparseLinear(LinearModel):
             Numbers, or the labels of the fit.
         groups : array_like, shape (n_samples,), optional
             The group of each row; by default all rows are of one group.
+        sample_weight : array_like, shape (n_samples,), or float, optional
+            As in `fit`, whose weights these have to be: rates are measured with their times. All
+            measures have them, and standard errors take weights for numbers of rows if they are
+            whole. Over Flower rows have no weights. With ``by="all"`` rows that are not measured
+            are counted by their weights.
         by : {"groups", "all"}
             ``"groups"`` measures each group. ``"all"`` measures all rows together from sums over
             the groups, which is what can be had under masks; its AUC is that of pairs within a
@@ -383,10 +396,17 @@ class SparseLinear(LinearModel):
         [0.68, 0.71, 0.61, 0.5]
         """
         check_is_fitted(self)
-        return performance_of_rows(self, X, y, groups, by)
+        return performance_of_rows(self, X, y, groups, by, sample_weight)
 
     def validate(
-        self, X: Any, y: Any, groups: Any, *, n_sets: int | None = None, dense: bool = True
+        self,
+        X: Any,
+        y: Any,
+        groups: Any,
+        *,
+        sample_weight: Any = None,
+        n_sets: int | None = None,
+        dense: bool = True,
     ) -> Validation:
         """Leave each group out, fit to the others, and return how good the models are there.
 
@@ -396,8 +416,8 @@ class SparseLinear(LinearModel):
 
         Parameters
         ----------
-        X, y, groups
-            As in `fit`.
+        X, y, groups, sample_weight
+            As in `fit`; the measures have the weights too.
         n_sets : int, optional
             Leave out this number of sets of groups, the same in every call, in place of each group
             by itself. Under masks each set has two groups or more and is measured as one: sums with
@@ -417,7 +437,7 @@ class SparseLinear(LinearModel):
         ValueError
             If there are fewer than two groups, masks would not hide one, or a fit is refused.
         """
-        return validate_rows(self, X, y, groups, n_sets, dense)
+        return validate_rows(self, X, y, groups, sample_weight, n_sets, dense)
 
     def to_json(self) -> str:
         """Return the fitted model as JSON, which `from_json` reads.

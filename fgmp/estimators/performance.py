@@ -17,7 +17,7 @@ from .._support.validation import check_option
 from ..losses import LogisticLoss, Loss, PoissonLoss, SoftmaxLoss, SquaredLoss
 from ..method import Transport
 from ..sparse_model import Array, SparseModel
-from .advice import advise_on_intercepts
+from .advice import advise_on_intercepts, advise_on_rates
 from .calibration import Lines, LineSums, calibrations_of, fit_lines, sends_chi_squared
 from .client_sums import State
 from .clients import FitClients
@@ -25,7 +25,7 @@ from .defaults import aggregator_of, settings_of
 from .federated_table import FederatedTable
 from .fitted import LinearModel
 from .groups import encode_groups
-from .inputs import targets_of_rows, validated
+from .inputs import targets_of_rows, validated, weights_of_rows
 from .performance_sums import (
     MEASURES_OF_COUNTS,
     MEASURES_OF_LABELS,
@@ -40,6 +40,7 @@ from .performance_sums import (
 from .plots import draw_measures
 from .report import FitReport, protection_of, sent_of
 from .session import Sent, Session, report_nothing
+from .weighted_loss import rows_counted
 
 _MEASURES: dict[type[Loss], tuple[str, ...]] = {
     LogisticLoss: MEASURES_OF_LABELS,
@@ -75,6 +76,12 @@ _HEADINGS = {
 
 # By what held-out losses are multiplied: the losses of numbers and counts are half of these.
 _FACTORS = {"log_loss": 1, "mean_squared_error": 2, "deviance": 2}
+
+
+# A share of rows below this is rounding, under masks too.
+_ROUNDING_OF_SHARES = 1e-10
+# Losses of a model on the rows of its fit, in single precision, are as near as this to each other.
+_ROUNDING_OF_LOSSES = 1e-4
 
 
 # The table.
@@ -170,15 +177,20 @@ def table_of(columns: dict[str, Array]) -> list[list[str]]:
 # Measuring.
 
 
-def performance_of_rows(model: LinearModel, X: Any, y: Any, groups: Any, by: str) -> Performance:
+def performance_of_rows(
+    model: LinearModel, X: Any, y: Any, groups: Any, by: str, sample_weight: Any
+) -> Performance:
     """Return the performance on rows; parameters as in `FedGradMPRegressor.performance`."""
     X = validated(model, X, reset=False)
     y = targets_of_rows(model, X, y)
-    labels, codes, weights = encode_groups(len(y), groups, np.ones(len(y)), model.min_rows)
+    weights = weights_of_rows(sample_weight, X)
+    labels, codes, weights = encode_groups(len(y), groups, weights, model.min_rows)
     takes_part = np.isin(np.arange(len(labels)), codes[weights > 0])
     names = labels[takes_part].tolist() if groups is not None else ["all rows"]
     targets, loss = model._targets_of_fit(y)
-    clients = FederatedTable(X, targets, weights, codes, loss, model.min_rows)
+    advise_on_rates(loss, targets, sample_weight)
+    counted = rows_counted(weights, targets, loss)
+    clients = FederatedTable(X, targets, weights, codes, loss, model.min_rows, counted)
     check_by(model, by)
     advise_on_intercepts(model, None if groups is None else names)
     return _measure(model, clients, names, by)
@@ -238,7 +250,8 @@ def _measure(model: LinearModel, clients: FitClients, names: Sequence[Any], by: 
         few = _note_on_few_rows(model, None, sum(rows)) if np.isnan(table).any() else []
         groups = [str(name) for name in names]
     else:
-        table, n_measured = _of_all_rows(session, message, loss, n_outcomes, model.min_rows)
+        table, share = _of_all_rows(session, message, loss, n_outcomes, model.min_rows)
+        n_measured = round(share * session.settings.n_rows)
         rows = [n_measured]
         few = _note_on_few_rows(model, n_measured, sum(clients.info.n_rows))
         groups = [f"all {len(names)} groups"]
@@ -253,7 +266,7 @@ def _measure(model: LinearModel, clients: FitClients, names: Sequence[Any], by: 
     return Performance(
         columns,
         f"{type(model).__name__} with {len(model.support_)} features on {sum(rows):,} rows",
-        (*_notes(model, columns, by, names), *few),
+        (*_notes(model, columns, by, names, clients.info.weights), *few),
         sent,
         facts_of(model, [str(name) for name in names], by, sent),
     )
@@ -290,14 +303,23 @@ def _of_clients(
 ) -> Array:
     """Return the measures of each client, shape (n_clients, n_outcomes, n_measures)."""
     n_clients = len(session.clients.info.n_rows)
-    method = ClientPerformance(n_outcomes, min_rows, n_clients, n_measures)
+    counted = _counted_beside_rows(session)
+    method = ClientPerformance(n_outcomes, min_rows, n_clients, n_measures, counted=counted)
     return method.measured(session.query(method, session.clients.transport(), message))
+
+
+def _counted_beside_rows(session: Session) -> tuple[float, ...] | None:
+    """Return the rows that weights of clients stand for; None if they are rows, which they know."""
+    counted = session.settings.counted
+    if np.array_equal(counted, session.clients.info.n_rows):
+        return None
+    return tuple(np.asarray(counted, np.float64).tolist())
 
 
 def _of_all_rows(
     session: Session, message: State, loss: Loss, n_outcomes: int, min_rows: int
-) -> tuple[Array, int]:
-    """Return the measures of all rows together, and how many rows these are.
+) -> tuple[Array, float]:
+    """Return the measures of all rows together, and the share of their weight that is measured.
 
     Rows of clients that send zeros are none of them. The measures have the shape
     (1, n_outcomes, n_measures).
@@ -308,13 +330,14 @@ def _of_all_rows(
     centres, units = predictions.pooled(session.query(predictions, rows, message))
     message = (*message, centres, units)
 
-    method = PooledPerformance(n_outcomes, min_rows, n_rows)
+    shares = session.settings.shares_beside_rows
+    counted = _counted_beside_rows(session)
+    method = PooledPerformance(n_outcomes, min_rows, n_rows, shares, counted=counted)
     sums, share = method.pooled(session.query(method, rows, message))
-    n_measured = round(share * n_rows)
-    if not n_measured:
-        return np.full((1, n_outcomes, len(_MEASURES[type(loss)])), np.nan), 0
+    if share <= _ROUNDING_OF_SHARES:
+        return np.full((1, n_outcomes, len(_MEASURES[type(loss)])), np.nan), 0.0
     measures = [
-        _pooled_measures(one, loss, centre, unit, n_measured)
+        _pooled_measures(one, loss, centre, unit, share * n_rows)
         for one, centre, unit in zip(sums, centres, units, strict=True)
     ]
 
@@ -329,11 +352,12 @@ def _of_all_rows(
         of_outcomes = LogisticLoss() if loss.class_labels is not None else loss
     shifts = _pooled_lines(session, rows, message, np.zeros((n_outcomes, 1)), min_rows)
     lines = _pooled_lines(session, rows, message, starts, min_rows)
-    calibrations = calibrations_of(of_outcomes, shifts, lines, scales, n_measured)
+    n_counted = share * session.settings.n_counted
+    calibrations = calibrations_of(of_outcomes, shifts, lines, scales, n_counted)
 
     table = np.column_stack([measures, calibrations])
     table[np.isnan(table[:, 0])] = np.nan
-    return table[None], n_measured
+    return table[None], share
 
 
 def _pooled_lines(
@@ -355,7 +379,7 @@ def _pooled_lines(
 
 
 def _pooled_measures(
-    sums: Array, loss: Loss, centre: float, unit: float, n_rows: int
+    sums: Array, loss: Loss, centre: float, unit: float, n_rows: float
 ) -> list[float]:
     """Return the measures before the calibration, from the sums of `PooledPerformance`."""
     predicted, observed, value, square, count, concordant, variance = sums.tolist()
@@ -367,8 +391,7 @@ def _pooled_measures(
 
     if loss.class_labels is None:
         return measures_of_counts(predicted, observed, value, square)
-    n_events = observed * n_rows
-    if not round(min(n_events, n_rows - n_events)):
+    if min(observed, 1 - observed) <= _ROUNDING_OF_SHARES:
         return [np.nan] * 6
     auc = np.nan
     auc_se = np.nan
@@ -379,7 +402,11 @@ def _pooled_measures(
 
 
 def _notes(
-    model: LinearModel, columns: dict[str, Array], by: str, names: Sequence[Any]
+    model: LinearModel,
+    columns: dict[str, Array],
+    by: str,
+    names: Sequence[Any],
+    weights: Array,
 ) -> tuple[str, ...]:
     """Return how the measures are to be read."""
     notes = [
@@ -392,28 +419,33 @@ def _notes(
         which = f"Part of the fit: {', '.join(in_fit)}. " if knows_groups else ""
         notes.append(
             f"{which}On rows that a model was fitted to its measures are too kind; validate() "
-            f"leaves each group out.{_held_out(model, columns, names)}"
+            f"leaves each group out.{_held_out(model, columns, names, weights)}"
         )
     if by == "all" and "auc" in columns:
         notes.append("AUC: of pairs within a group, because pairs of two groups are in no sum.")
     return tuple(notes)
 
 
-def _held_out(model: LinearModel, columns: dict[str, Array], names: Sequence[Any]) -> str:
+def _held_out(
+    model: LinearModel, columns: dict[str, Array], names: Sequence[Any], weights: Array
+) -> str:
     """Return the loss on the rows of the fit, beside that which its cross-validation held out.
 
-    With several classes losses are of each class against the others, which none was held out of.
+    It is that of the fit only if rows and weights are those of the fit. With several classes losses
+    are of each class against the others, which none was held out of.
     """
     path = getattr(model, "cv_", None)
     if path is None or set(names) != set(model.groups_.tolist()) or "class" in columns:
         return ""
     name = next(name for name in _FACTORS if name in columns)
-    here = np.average(columns[name], weights=columns["rows"])
+    here = np.average(columns[name], weights=weights if len(columns[name]) > 1 else None)
+    covariance = getattr(model, "covariance_", None)
+    of_fit = np.nan if covariance is None else _FACTORS[name] * covariance.loss
+    if not np.isclose(here, of_fit, rtol=_ROUNDING_OF_LOSSES):
+        return ""
     table = path.table
     is_chosen = (table["sparsity"] == path.chosen) & (table["C"] == path.chosen_C)
     held_out = _FACTORS[name] * table["score"][is_chosen][0]
-    if np.isnan(here):
-        return ""
     return (
         f" The {_HEADINGS[name]} is {here:.3g} here, and was {held_out:.3g} where cross-validation "
         f"held {path.folds} out."

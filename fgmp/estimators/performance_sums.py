@@ -13,7 +13,7 @@ clients may have rows of one class only, and then the pairs of all clients are i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -34,6 +34,7 @@ from .calibration import (
 )
 from .client_sums import ClientSums, State, Sum, log_roots, powers_of_two
 from .profiled_loss import expected_targets
+from .session import share_of
 from .small_cells import Counts, has_few_rows
 from .weighted_loss import split_weights
 
@@ -64,20 +65,26 @@ class OfPredictions(ClientSums):
         1, or the number of classes if there are several.
     min_rows : int
         A client with fewer rows, or fewer of a class that it has, sends zeros.
+    counted : tuple of float, or None
+        The number of rows that the weights of each client stand for; None if that is its rows.
     """
 
     n_outcomes: int
     min_rows: int
+    counted: tuple[float, ...] | None = field(default=None, kw_only=True)
 
     counts: ClassVar[Counts] = Counts.CLASSES
 
     def outcomes(self, client: Client, message: State) -> list[Outcome]:
         """Return what is predicted and observed at a client."""
         intercepts, model, *_ = message
-        targets, _, loss = split_weights(client)
+        targets, weights, loss = split_weights(client)
         index = client.client_id if len(intercepts) > 1 else 0
         predictions = client.predictions(model) + intercepts[index].reshape(model.shape[1:])
-        return outcomes_of(loss, predictions, targets)
+        counted = np.ones(len(targets))
+        if self.counted is not None and self.counted[client.client_id] != len(targets):
+            counted = weights * (self.counted[client.client_id] / len(targets))
+        return outcomes_of(loss, predictions, targets, weights, counted)
 
     def answer(
         self, one: Sum, client: Client, message: State, rng: np.random.Generator | None = None
@@ -217,9 +224,12 @@ class PooledPerformance(OfPredictions):
     ----------
     n_rows : int
         The number of rows of all clients.
+    shares : tuple of float, or None
+        The weight p_i of each client; None if it is the client's part of the rows.
     """
 
     n_rows: int
+    shares: tuple[float, ...] | None = None
 
     description: ClassVar[str] = "performance of the model on all rows"
     form: ClassVar[str] = "means and losses of predictions; numbers of pairs in order"
@@ -231,39 +241,37 @@ class PooledPerformance(OfPredictions):
     def measure(self, client: Client, message: State) -> Array:
         """Return the sums of a client."""
         centres, units = message[2:]
-        outcomes = self.outcomes(client, message)
-        parts = zip(outcomes, centres, units, strict=True)
-        return _with_ones(np.array([self._sums_of(*part) for part in parts]))
+        share = share_of(client, self.shares, self.n_rows)
+        parts = zip(self.outcomes(client, message), centres, units, strict=True)
+        return _with_ones(np.array([self._sums_of(scaled(*part).outcome, share) for part in parts]))
 
     def pooled(self, state: State) -> MeasuredMeans:
         """Return the means over the rows that are measured, of the pairs too."""
         return _means_of_measured(state[-1], self.n_outcomes)
 
-    def _sums_of(self, outcome: Outcome, centre: float, unit: float) -> Array:
+    def _sums_of(self, outcome: Outcome, share: float) -> Array:
         """Return the means of predictions, outcomes, losses and squares, and the pairs.
 
         With n rows of all clients, of which m are measured, the means over these of the last three
-        are the pairs over n m, those in order over n m, and the variance of these over n^2 m.
+        are the pairs over n m, those in order over n m, and the variance of these over n^2 m. A
+        client with the weight p_i has p_i n rows there, whose weights are one on the mean.
         """
-        predictor, targets, loss = scaled(outcome, centre, unit).outcome
+        predictor, targets, loss, weights, counted = outcome
         losses = loss.values(predictor, targets)
+        in_parts = np.zeros(3)
         if loss.is_quadratic:
-            means = [predictor, targets, losses, targets**2]
-            return np.append(np.mean(means, axis=1), np.zeros(3))
-        if loss.class_labels is None:
-            means = [expected_targets(loss, predictor), targets, losses, xlogy(targets, targets)]
-            return np.append(np.mean(means, axis=1), np.zeros(3))
-        probabilities = expit(predictor)
-        is_event = targets > 0
-        means = [probabilities, is_event, losses, (probabilities - is_event) ** 2]
-        pairs = count_pairs(predictor, is_event)
-        variance = 0.0 if np.isnan(pairs.variance) else pairs.variance
-        in_parts = [
-            pairs.n_pairs / (len(targets) * self.n_rows),
-            pairs.n_concordant / (len(targets) * self.n_rows),
-            variance / (len(targets) * self.n_rows**2),
-        ]
-        return np.append(np.mean(means, axis=1), in_parts)
+            numbers = [predictor, targets, losses, targets**2]
+        elif loss.class_labels is None:
+            numbers = [expected_targets(loss, predictor), targets, losses, xlogy(targets, targets)]
+        else:
+            probabilities = expit(predictor)
+            is_event = targets > 0
+            numbers = [probabilities, is_event, losses, (probabilities - is_event) ** 2]
+            pairs = count_pairs(predictor, is_event, weights, counted)
+            size = share / len(targets)
+            in_parts = size * np.array([pairs.n_pairs, pairs.n_concordant, 0]) / len(targets)
+            in_parts[2] = np.nan_to_num(pairs.variance) * self.n_rows * size**3 / len(targets)
+        return np.append([outcome.mean(number) for number in numbers], in_parts)
 
 
 @dataclass(frozen=True)
@@ -344,22 +352,20 @@ def measures_of_counts(
 
 def measures_of(outcome: Outcome) -> Array:
     """Return the measures of one outcome on the rows of one client; nan if they miss a class."""
-    predictor, targets, loss = outcome
+    predictor, targets, loss, weights, counted = outcome
+    observed = outcome.mean(targets)
     if loss.is_quadratic:
-        squares = np.mean((predictor - targets) ** 2)
-        variance = targets.var()
+        squares = outcome.mean((predictor - targets) ** 2)
+        variance = outcome.mean((targets - observed) ** 2)
         r2 = 1 - squares / variance if variance > 0 else np.nan
-        return np.array(
-            [targets.mean(), predictor.mean(), r2, squares, *calibrate(outcome)], np.float64
-        )
+        return np.array([observed, outcome.mean(predictor), r2, squares, *calibrate(outcome)])
 
     if loss.class_labels is None:
-        half_deviance = float(loss.values(predictor, targets).mean())
         measures = measures_of_counts(
-            float(expected_targets(loss, predictor).mean()),
-            float(targets.mean()),
-            half_deviance,
-            float(xlogy(targets, targets).mean()),
+            outcome.mean(expected_targets(loss, predictor)),
+            observed,
+            outcome.mean(loss.values(predictor, targets)),
+            outcome.mean(xlogy(targets, targets)),
         )
         return np.array([*measures, *calibrate(outcome)])
 
@@ -367,13 +373,13 @@ def measures_of(outcome: Outcome) -> Array:
     if is_event.all() or not is_event.any():
         return np.full(len(MEASURES_OF_LABELS), np.nan)
     probabilities = expit(predictor)
-    pairs = count_pairs(predictor, is_event)
+    pairs = count_pairs(predictor, is_event, weights, counted)
     measures = [
-        is_event.mean(),
-        probabilities.mean(),
+        outcome.mean(is_event),
+        outcome.mean(probabilities),
         pairs.n_concordant / pairs.n_pairs,
         np.sqrt(pairs.variance) / pairs.n_pairs,
-        np.mean((probabilities - is_event) ** 2),
-        loss.values(predictor, targets).mean(),
+        outcome.mean((probabilities - is_event) ** 2),
+        outcome.mean(loss.values(predictor, targets)),
     ]
     return np.array([*measures, *calibrate(outcome)])

@@ -18,6 +18,7 @@ from .advice import (
     advise_on_fit,
     advise_on_missing_groups,
     advise_on_rare_classes,
+    advise_on_rates,
     errors_in_words,
     warn_of_rare_classes_of_all,
 )
@@ -80,6 +81,7 @@ def fit_rows(
     codes, weights = _set_groups(model, groups, weights, min_rows)
     codes_of_rows = np.where(weights > 0, codes, -1)
     targets, loss, class_weights = model._targets(y, weights)
+    advise_on_rates(loss, targets, sample_weight)
     if plan is not None:
         table = _without_small_cells(table, plan, codes_of_rows, min_rows)
         passed = table, *passed[1:]

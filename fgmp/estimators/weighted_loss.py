@@ -131,14 +131,14 @@ def rows_counted(weights: Array, targets: Array | None = None, loss: Loss | None
     `var_weights`: each row of positive weight counts once, and the scale of weights plays no part.
     So are those of counts that are not all whole: these are rates, and their weights are times.
     """
-    has_rates = isinstance(loss, PoissonLoss) and not _are_whole(np.asarray(targets)[weights > 0])
+    has_rates = isinstance(loss, PoissonLoss) and not are_whole(np.asarray(targets)[weights > 0])
     # All floats are whole from 2^53 on, and in single precision from 2^24 on.
-    if np.spacing(weights.max()) < 1 and _are_whole(weights) and not has_rates:
+    if np.spacing(weights.max()) < 1 and are_whole(weights) and not has_rates:
         return weights.astype(np.float64)
     return (weights > 0).astype(np.float64)
 
 
-def _are_whole(numbers: Array) -> bool:
+def are_whole(numbers: Array) -> bool:
     """Return whether all numbers are whole."""
     return np.array_equal(numbers, np.rint(numbers))
 
