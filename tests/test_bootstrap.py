@@ -67,7 +67,9 @@ def test_plot_of_bootstrap_has_names_and_shares_of_inclusion(genes):
     ax = genes.plot(most=4)
     assert {label.get_text() for label in ax.get_yticklabels()} > {"gene0", "gene3", "gene7"}
     assert [bar.get_width() for bar in ax.patches] == sorted(genes.inclusion)[-4:]
-    assert ax.get_title() == f"4 of {len(genes.names)} features"
+    assert ax.get_title() == "the 4 most frequent of 12 columns"
+    ax = genes.plot()
+    assert len(ax.patches) == 12 and ax.get_title() == "all 12 columns"
     plt.close("all")
 
 

@@ -401,6 +401,27 @@ def test_the_model_does_not_tell_the_outcome_of_a_patient_who_alone_has_a_gap_or
     np.testing.assert_allclose(*coefficients, atol=0.3)
 
 
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_fit_says_how_many_rows_are_recoded_of_which_columns_and_groups(secure):
+    """The warning has the groups, the summary the columns; nothing is said where nothing is."""
+    table, score, groups = hospitals()
+    table = table.assign(dose=table["dose"].fillna(3.0))
+    first, second = np.flatnonzero(groups == 0), np.flatnonzero(groups == 1)
+    table.loc[first[:3], "dose"] = np.nan
+    table.loc[second[:2], "dose"] = np.nan
+    table.loc[second[4:5], "ward"] = "rare"
+    model = CLASSIFIER("all", secure=secure, **ENCODED)
+    words = r"'dose is missing' \(3 at 0, 2 at 1\), 'ward=rare' \(1 at 1\): such levels"
+    with pytest.warns(fgmp.AdviceWarning, match=words):
+        model.fit(table, score > 0, groups)
+    assert model.n_rows_recoded_ == {"dose": 5, "ward": 1}
+    assert "rows of their group have (5 of dose, 1 of ward). predict takes" in str(
+        model.summary().notes
+    )
+    model.set_params(min_rows=1).fit(table, score > 0, groups)
+    assert model.n_rows_recoded_ == {} and "Recoded" not in str(model.summary().notes)
+
+
 def table_with_pooled_levels():
     """Return a table in which hospital 0 has two rare wards, and hospital 1 a frequent third one."""
     table, score, groups = hospitals()

@@ -1,10 +1,13 @@
 """Standard errors and intervals against statsmodels on the pooled table, and what masks must not tell."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
 from cases import table_in_several_units
+from scipy import sparse
 
 import fgmp
 from fgmp.estimators import covariance as covariance_module
@@ -339,13 +342,34 @@ def test_the_summary_says_which_class_odds_are_of_and_how_many_rows_are_of_the_r
         assert again.summary().notes == model.summary().notes
 
 
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("as_sparse", [False, True])
+def test_columns_of_zeros_and_ones_are_known_with_an_intercept_for_each_group(secure, as_sparse):
+    """The user's own, too: a step of 1, and rows that are few; ones and twos are no such column."""
+    rng = np.random.default_rng(0)
+    groups = np.arange(200) % 4
+    X = (rng.random((200, 5)) < 0.5) + [0.0, 0, 1, 0, 0]
+    X[:, 1] = np.arange(200) % 67 == 5
+    X[:, 3] *= 2
+    X[:, 4] += (np.arange(200) == 7) * 0.5
+    y = X[:, 0] + rng.logistic(size=200) > 0.5
+    table = sparse.csr_array(X) if as_sparse else X
+    options = {"fit_intercept": "per_group", "secure": secure}
+    model = fgmp.FedGradMPClassifier("all", **options).fit(table, y, groups)
+    summary = model.summary()
+    np.testing.assert_allclose(summary.columns["rows"], [*X[:, :2].sum(axis=0), *[np.nan] * 3])
+    assert summary.columns["few_rows"].tolist() == [False, True, False, False, False]
+    steps = [line.split()[1] for line in repr(summary).splitlines() if re.match(r"x\d ", line)]
+    assert steps == ["1", "1", "sd", "sd", "sd"]
+
+
 def test_few_rows_of_the_rarer_class_for_each_feature_are_noted():
     """Fewer than ten; a model of numbers has no such rows."""
     X, y, groups = table_in_several_units(2)
     rare = np.flatnonzero(y == np.unique(y)[1])[30:]
     X, y, groups = X.drop(index=rare), np.delete(y, rare), np.delete(groups, rare)
     few = fgmp.FedGradMPClassifier(4).fit(X, y, groups).summary().notes[1]
-    assert few.startswith("Only 30 rows are of ") and "7.5 for each feature in the model" in few
+    assert few.startswith("Only 30 rows are of ") and "7.5 for each column in the model" in few
     enough = fgmp.FedGradMPClassifier(3).fit(X, y, groups).summary()
     assert "Only" not in repr(enough)
     numbers = fgmp.FedGradMPRegressor(4).fit(X, X.iloc[:, 0], groups)

@@ -13,7 +13,7 @@ from .._support.warnings import (
     warn_of_small_batches,
     warn_user,
 )
-from ..losses import Loss, PoissonLoss
+from ..losses import Loss
 from ..privacy.secure_sums import TooLarge
 from ..shared_support.newton import Separated
 from ..sparse_model import Array, IndexArray
@@ -27,7 +27,6 @@ from .parameters import FitParameters
 from .settings import FitSettings
 from .small_cells import rare_classes_of_groups
 from .unit_check import UnusualColumn
-from .weighted_loss import are_whole
 
 # The most constant columns that a warning names.
 _N_CONSTANT_NAMED = 20
@@ -111,17 +110,6 @@ def advise_on_missing_groups(model: FitParameters, groups: Any) -> None:
             "fit without groups",
             "fit_intercept is 'per_group', and no groups are given: all rows are one group, "
             f"with one intercept. fit takes groups=...; {IN_SKLEARN.format('fit')}",
-        )
-
-
-def advise_on_rates(loss: Loss, targets: Array, sample_weight: Any) -> None:
-    """Warn of counts that are not all whole, as rates are, and have no weights."""
-    if sample_weight is None and isinstance(loss, PoissonLoss) and not are_whole(targets):
-        advise_once(
-            "rates",
-            "y holds counts that are not all whole, and no sample_weight is given: each row has "
-            "the same weight. If y are rates, expected sample_weight=times under observation, in "
-            "performance and validate too",
         )
 
 

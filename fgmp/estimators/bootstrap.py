@@ -35,7 +35,7 @@ from .training import fit_rows
 
 # With fewer groups resamples of them say little: as of a cluster sandwich, intervals are too narrow
 # (Cameron and Miller, A Practitioner's Guide to Cluster-Robust Inference, 2015, section VI).
-_FEW_GROUPS_TO_DRAW = 10
+FEW_GROUPS_TO_DRAW = 10
 # Draws that miss a class are repeated; after this number of them in a row there is an error.
 _MAX_DRAWS = 100
 
@@ -97,13 +97,14 @@ class Bootstrap:
         selected = np.argsort(-shares, kind="stable")[: np.count_nonzero(shares)]
         words = {self.names[j]: f"{shares[j]:.3g}" for j in selected[:most]}
         if len(selected) > most:
-            words["others"] = f"{len(selected) - most} features"
+            n_more = len(selected) - most
+            words["1 other" if n_more == 1 else f"{n_more} others"] = "less often"
         return words
 
     @property
     def note(self) -> str:
         """What few groups make of shares and intervals, or ""."""
-        if self.n_drawn is None or self.n_drawn >= _FEW_GROUPS_TO_DRAW:
+        if self.n_drawn is None or self.n_drawn >= FEW_GROUPS_TO_DRAW:
             return ""
         n_samples = math.comb(2 * self.n_drawn - 1, self.n_drawn)
         return (
@@ -126,16 +127,17 @@ class Bootstrap:
         return low, high
 
     def plot(self, ax: Any = None, most: int = 20) -> Any:
-        """Draw the share of resamples of the most frequent features; return matplotlib's axes.
+        """Draw the share of resamples of the most frequent columns; return matplotlib's axes.
 
-        Bars of features in the fit are filled. At most `most` features are drawn, and none that no
-        resample selects. The title says how many there are.
+        Bars of columns in the fit are filled. If there are more than `most` columns, the most
+        frequent ones are drawn, and none that no resample selects; the title says so.
         """
         with needs("a plot", "matplotlib"):
             import matplotlib.pyplot as plt
 
-        n_selected = int(np.count_nonzero(self.inclusion))
-        n_bars = min(check_integer("most", most), max(n_selected, 1))
+        n_bars = len(self.names)
+        if n_bars > check_integer("most", most):
+            n_bars = min(most, max(int(np.count_nonzero(self.inclusion)), 1))
         if ax is None:
             ax = plt.subplots(figsize=(6.4, 1.2 + 0.22 * n_bars), layout="constrained")[1]
 
@@ -149,7 +151,9 @@ class Bootstrap:
         legend = "" if is_in_fit[order].all() else " (filled: in the fit)"
         resamples = f"{len(self.coef)} resamples{self._choice}"
         ax.set(xlabel=f"share of {resamples}{legend}", xlim=(0, 1))
-        ax.set_title(f"{len(order)} of {len(self.names)} features")
+        is_all = n_bars == len(self.names)
+        words = "all" if is_all else f"the {n_bars} most frequent of"
+        ax.set_title(f"{words} {len(self.names)} columns")
         return ax
 
 

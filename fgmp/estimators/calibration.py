@@ -27,6 +27,8 @@ _MAX_HALVINGS = 30
 # Less curvature than this, in standardized predictors, is rounding: the classes are separated, and
 # the line has no bound.
 _LEAST_CURVATURE = 1e-9
+# Of its error: what a calibration intercept of zero may differ from zero.
+_ROUNDING_OF_INTERCEPTS = 1e-6
 # Of the largest prediction: what the order of the terms of a sum may change.
 _LAST_BITS = 64 * float(np.finfo(np.float64).eps)
 
@@ -398,9 +400,13 @@ def calibrations_of(
         The number of rows that all stand for.
     """
     intercept_units, slope_units = units.T
+    intercepts = shifts.coefficients[:, 0]
+    errors = _standard_errors(loss, shifts, n_rows)
+    # Of groups with intercepts of their own it is zero on the rows of the fit, and then rounding.
+    intercepts = np.where(np.abs(intercepts) <= _ROUNDING_OF_INTERCEPTS * errors, 0, intercepts)
     columns = (
-        shifts.coefficients[:, 0] * intercept_units,
-        _standard_errors(loss, shifts, n_rows) * intercept_units,
+        intercepts * intercept_units,
+        errors * intercept_units,
         lines.coefficients[:, -1] * slope_units,
         _standard_errors(loss, lines, n_rows) * slope_units,
     )

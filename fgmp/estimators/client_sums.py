@@ -4,6 +4,7 @@ Each is a `ClientSums`: a declaration of what a client adds, in which shape, wha
 mean, and in which words a person is told of it.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -135,11 +136,14 @@ class PooledMoments(NamedTuple):
         A power of two near the root mean square, in which the other two are counted.
     mean, square : ndarray
         The mean in units, and the mean square of deviations in squared units.
+    others : ndarray or None
+        The share of rows that are neither 0 nor 1; None if it is not summed.
     """
 
     unit: Array
     mean: Array
     square: Array
+    others: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -260,6 +264,35 @@ class Moments(ClientSums):
             return PooledMoments(unit, mean, square)
         # The mean that was subtracted had been rounded, and `deviation` is what it was off by.
         return PooledMoments(unit, mean + deviation, np.maximum(square - deviation**2, 0))
+
+
+@dataclass(frozen=True)
+class MomentsWithinClients(Moments):
+    """Moments about the mean of each client, and how many rows are neither 0 nor 1.
+
+    About one mean of all rows, a column of zeros and ones is known by its mean square.
+    """
+
+    form: ClassVar[str] = f"{Moments.form}; shares of rows that are neither 0 nor 1"
+
+    def sums(self) -> Sequence[Sum]:
+        """Return the sums of moments, of which the last one has a row more."""
+        *first, last = super().sums()
+        n_rows = math.prod(last.shape) // self.n_columns
+
+        def of_client(client: Client, state: State) -> Array:
+            return np.vstack([last.of_client(client, state), columns_of(client).other_shares()])
+
+        def merge(mean: Array) -> State:
+            rows = mean.reshape(-1, self.n_columns)
+            return (*last.merge(rows[:-1].reshape(last.shape)), rows[-1])
+
+        return [*first, Sum(of_client, (n_rows + 1, self.n_columns), merge)]
+
+    def pooled(self, state: State) -> PooledMoments:
+        """Return the moments of all rows, with the shares."""
+        *of_moments, others = state
+        return super().pooled(tuple(of_moments))._replace(others=others)
 
 
 @dataclass(frozen=True)
@@ -485,6 +518,15 @@ class _Columns(NamedTuple):
     def means(self) -> Array:
         """Return the mean of each column."""
         return np.append(_mean(self.features, self.weights), _mean(self.targets, self.weights))
+
+    def other_shares(self) -> Array:
+        """Return the share of rows of each column that are neither 0 nor 1."""
+        is_sparse = sparse.issparse(self.features)
+        squares = self.features.power(2) if is_sparse else self.features**2
+        of_targets = self.targets**2 != self.targets
+        return np.append(
+            _mean(squares != self.features, self.weights), _mean(of_targets, self.weights)
+        )
 
     def mean_squares(self, centre: Array) -> Array:
         """Return the mean square of the deviations from a centre."""

@@ -50,6 +50,8 @@ _NEGLIGIBLE = 1e-10
 _PART_OF_NULL_DIRECTION = 1e-6
 # Sums under masks are exact to this share of a mean square.
 _ROUNDING_OF_SQUARES = 1e-6
+# And to this number: the share of one row in a billion is more.
+_ROUNDING_OF_SHARES = 1e-10
 
 
 @dataclass(frozen=True)
@@ -372,16 +374,18 @@ def _covariance(
 def _indicator_shares(stats: StandardizationStats, settings: FitSettings) -> Array:
     """Return the share of ones in each column of zeros and ones; nan for other columns.
 
-    The mean square of such a column is its mean, as it is of no column of measurements. It is not
-    known where deviations are from the means of each client: only the columns that an encoding has
-    made are then taken for zeros and ones.
+    The mean square of such a column is its mean, as it is of no column of measurements. Where
+    deviations are from the means of each client it is not known, and clients have said how many of
+    their rows are neither 0 nor 1.
     """
     shares = stats.means[: settings.n_features]
     squares = stats.deviations**2
     if settings.centring == "mean":
         squares = squares + shares**2
     is_indicator = np.abs(squares - shares) <= _ROUNDING_OF_SQUARES * shares
-    is_indicator &= (settings.centring != "client") & (stats.deviations > 0)
+    if stats.others is not None:
+        is_indicator = stats.others <= _ROUNDING_OF_SHARES
+    is_indicator &= stats.deviations > 0
     is_indicator[list(settings.indicators)] = True
     return np.where(is_indicator, shares, np.nan)
 

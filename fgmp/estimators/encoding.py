@@ -89,6 +89,14 @@ class RawTable(NamedTuple):
             missing[:, index] = [level is None for level in column.tolist()]
         return missing
 
+    def n_changed(self, other: RawTable, index: int) -> int:
+        """Return in how many rows another table has another value in a column."""
+        before, after = self.numbers[:, index], other.numbers[:, index]
+        is_changed = (before != after) & ~(np.isnan(before) & np.isnan(after))
+        if index in self.texts:
+            is_changed = np.not_equal(self.texts[index], other.texts[index])
+        return int(np.count_nonzero(is_changed))
+
     def may_be_codes(self) -> Array:
         """Return which columns of numbers may be codes of kinds: a few distinct whole numbers."""
         found = np.zeros(self.numbers.shape[1], bool)
@@ -260,7 +268,10 @@ class Encoding:
     def transform(self, X: Any, missing: str = "indicator") -> Array:
         """Return the columns of numbers that a table becomes, shape (n_rows, n_columns).
 
-        They are those that a model was fitted to, for another model, or to look at.
+        They are those that `predict` takes, for another model, or to look at. Rows are taken as
+        they are. A fit with ``min_rows`` above 1 has recoded levels and gaps of few rows of a group
+        before (``n_rows_recoded_``), so that such a row has other numbers here than in the fit, if
+        another group made a column of its level or gap.
 
         Parameters
         ----------

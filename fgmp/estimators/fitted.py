@@ -62,6 +62,7 @@ class LinearModel(FitParameters, BaseEstimator):  # type: ignore[misc]
     groups_: Array
     missing_: Array
     n_rows_left_out_: int
+    n_rows_recoded_: dict[str, int]
     coef_: Array
     intercept_: Any
     intercepts_: dict[Any, Any]
@@ -109,12 +110,20 @@ def names_of_features(model: LinearModel) -> Sequence[str]:
     return input_names(model)
 
 
-def words_on_columns(model: LinearModel) -> str:
-    """Return of how many columns a model chooses, in words."""
-    if hasattr(model, "encoding_"):
-        n_columns = len(model.encoding_.column_names())
-        return f"{n_columns} columns of {model.n_features_in_} variables"
-    return f"{model.n_features_in_} features"
+def n_features_of(model: LinearModel) -> int:
+    """Return how many features are in a model: a variable counts once, whatever its columns."""
+    block_of = model.encoding_.block_of() if hasattr(model, "encoding_") else None
+    columns = model.support_.tolist()
+    return len(columns if block_of is None else {block_of[column] for column in columns})
+
+
+def words_on_features(model: LinearModel) -> str:
+    """Return how many of all features are in a model, and of all columns if these are others."""
+    words = f"{n_features_of(model)} of {model.n_features_in_} features"
+    n_columns = np.shape(model.coef_)[-1]
+    if n_columns == model.n_features_in_:
+        return words
+    return f"{words} ({len(model.support_)} of {n_columns} columns)"
 
 
 def always_included(model: LinearModel) -> tuple[int, ...]:

@@ -117,7 +117,12 @@ def _with_time_zone(groups: Any) -> Any:
 
 def preview(names: Sequence[Any], n_shown: int) -> str:
     """Return the first names as text, and how many more there are."""
-    text = ", ".join(map(repr, names[:n_shown]))
-    if len(names) > n_shown:
-        text += f" and {len(names) - n_shown} more"
+    return preview_words(list(map(repr, names)), n_shown)
+
+
+def preview_words(words: Sequence[str], n_shown: int) -> str:
+    """Return the first words as text, and how many more there are."""
+    text = ", ".join(words[:n_shown])
+    if len(words) > n_shown:
+        text += f" and {len(words) - n_shown} more"
     return text

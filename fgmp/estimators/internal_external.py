@@ -24,7 +24,7 @@ from .._support.displays import html_table, text_table
 from .._support.validation import check_integer
 from .._support.warnings import collect_warnings, warn_user
 from ..sparse_model import Array
-from .fitted import LinearModel
+from .fitted import LinearModel, n_features_of
 from .folds import deal_clients
 from .groups import encode_groups, group_of_each_row
 from .inputs import weights_of_rows
@@ -52,14 +52,16 @@ class Validation(Performance):
     ----------
     columns : dict of str to ndarray
         As in `Performance`, with a line for each group that was left out and each model:
-        ``sparsity``, that of the estimator, or ``"all"`` for the dense model; ``features``, the
-        number in the model without this group; and ``in_sample``, the AUC, R2 or D2 of the same
-        group as part of the other fits, on average: how much too kind `performance` is.
+        ``sparsity``, that of the estimator, or ``"all"`` for the dense model; ``features``, their
+        number in the model without this group, where a variable counts once; and ``in_sample``, the
+        AUC, R2 or D2 of the same group as part of the other fits, on average: how much too kind
+        `performance` is.
     overall : dict of str to ndarray
         For each ``measure`` and ``sparsity`` the random-effects summary over ``groups`` groups:
         ``mean`` with its 95 % interval from ``lower`` to ``upper``; ``tau``, the deviation between
-        groups, and ``i2``, its share of the variance; and ``new_lower`` to ``new_upper``, the
-        interval of 95 % for a new group. Those of an AUC are of its log-odds, as tau is. R2 and D2
+        groups, and ``i2``, its share of the variance, with that of a typical error; and
+        ``new_lower`` to ``new_upper``, the interval of 95 % for a new group, with quantiles of t
+        for two degrees of freedom less than groups. Those of an AUC are of its log-odds, as tau is. R2 and D2
         have no standard errors, so that theirs is the plain mean. The last line is the difference
         between the two models at the same groups.
     title, notes, exchanges, facts
@@ -279,7 +281,7 @@ def _lines_of_model(sparsity: str, fits: Sequence[_Fit], names: Sequence[Any]) -
         columns |= {
             "place": place,
             "sparsity": np.full(len(place), sparsity, object),
-            "features": np.full(len(place), len(fitted.support_)),
+            "features": np.full(len(place), n_features_of(fitted)),
         }
         measured.append((columns, is_left_out[place]))
     if not fits[0].fitted.secure:
@@ -358,8 +360,9 @@ def _notes(
         "in sample: the same measure of the same group, averaged over the fits that it was part "
         "of. It is too kind.",
         "mean, low and high: random effects over the groups (Paule-Mandel), with a 95 % interval "
-        "(Hartung-Knapp); new: 95 % prediction interval for a new group; tau: deviation between "
-        "groups; I2: its share of the variance.",
+        "(Hartung-Knapp); new: 95 % prediction interval for a new group, of t with k-2 degrees of "
+        "freedom for k groups; tau: deviation between groups; I2: tau^2 over tau^2 and the "
+        "variance of a typical error (Higgins and Thompson).",
     ]
     if "auc" in overall["measure"]:
         notes[-1] += " Of an AUC they are of its log-odds, as tau is."

@@ -648,6 +648,10 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     n_rows_left_out_ : int
         How many rows of a positive weight the other groups have, after `fit`. Over Flower these say
         nothing of themselves.
+    n_rows_recoded_ : dict of str to int
+        With `missing` or `categories`, after `fit`: how many rows of each column of X entered the
+        fit with another level, or without their gap, because fewer than `min_rows` rows of their
+        group have it. `predict` and `performance` take rows as they are.
     sparsity_, C_, method_, n_iter_ : int, float, str, int
         tau, C and the method, as given or chosen, and the number of rounds.
     history_ : dict of ndarray

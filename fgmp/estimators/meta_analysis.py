@@ -31,9 +31,12 @@ class RandomEffects(NamedTuple):
     tau : float
         The deviation of the true measures of groups.
     i2 : float
-        The share of the variance of the measures that errors do not explain.
+        tau^2 over the sum of tau^2 and the variance of a typical error, as Higgins and Thompson
+        (Statistics in Medicine 21, 2002) define it: the share of the variance that is between
+        groups.
     new_lower, new_upper : float
-        What contains the true measure of a new group, in 95 of 100 cases.
+        What contains the true measure of a new group, in 95 of 100 cases, with n_groups - 2 degrees
+        of freedom.
     """
 
     n_groups: int
@@ -84,6 +87,8 @@ def random_effects(values: Array, errors: Array | None) -> RandomEffects:
     of_mean = 1 / weights.sum()
     half = t * np.sqrt(of_mean)
     of_new = stdtrit(n_groups - 2, 0.975) * np.sqrt(of_mean + between)  # nan for two groups
-    i2 = max(0.0, excess(0) / (excess(0) + n_groups - 1))
+    of_errors = 1 / variances
+    typical = (n_groups - 1) * of_errors.sum() / (of_errors.sum() ** 2 - of_errors @ of_errors)
+    i2 = between / (between + typical)
     limits = mean - half, mean + half, np.sqrt(between), i2, mean - of_new, mean + of_new
     return RandomEffects(n_groups, float(mean), *map(float, limits))

@@ -17,13 +17,13 @@ from .._support.validation import check_option
 from ..losses import LogisticLoss, Loss, PoissonLoss, SoftmaxLoss, SquaredLoss
 from ..method import Transport
 from ..sparse_model import Array, SparseModel
-from .advice import advise_on_intercepts, advise_on_rates
+from .advice import advise_on_intercepts
 from .calibration import Lines, LineSums, calibrations_of, fit_lines, sends_chi_squared
 from .client_sums import State
 from .clients import FitClients
 from .defaults import aggregator_of, settings_of
 from .federated_table import FederatedTable
-from .fitted import LinearModel
+from .fitted import LinearModel, words_on_features
 from .groups import encode_groups
 from .inputs import targets_of_rows, validated, weights_of_rows
 from .performance_sums import (
@@ -40,7 +40,7 @@ from .performance_sums import (
 from .plots import draw_measures
 from .report import FitReport, protection_of, sent_of
 from .session import Sent, Session, report_nothing
-from .weighted_loss import rows_counted
+from .weighted_loss import advise_on_rates, rows_counted
 
 _MEASURES: dict[type[Loss], tuple[str, ...]] = {
     LogisticLoss: MEASURES_OF_LABELS,
@@ -265,7 +265,7 @@ def _measure(model: LinearModel, clients: FitClients, names: Sequence[Any], by: 
     sent = by_question([sent_of(run) for run in session.log])
     return Performance(
         columns,
-        f"{type(model).__name__} with {len(model.support_)} features on {sum(rows):,} rows",
+        f"{type(model).__name__} with {words_on_features(model)} on {sum(rows):,} rows",
         (*_notes(model, columns, by, names, clients.info.weights), *few),
         sent,
         facts_of(model, [str(name) for name in names], by, sent),
@@ -495,7 +495,7 @@ def facts_of(
             f"; zeros of a group with fewer than min_rows={model.min_rows} rows of a class"
         )
     return (
-        ("performance of", f"{type(model).__name__} with {len(model.support_)} features"),
+        ("performance of", f"{type(model).__name__} with {words_on_features(model)}"),
         ("groups", ", ".join(names)),
         ("protection", protection_of(model)),
         ("disclosure", consequence),

@@ -98,7 +98,9 @@ def log_odds_error(share: Array, error: Array) -> Array:
         return np.where((share > 0) & (share < 1), error / (share * (1 - share)), np.nan)
 
 
-def draw_forest(ax: Any, columns: Mapping[str, Array], ratio: str, level: float) -> Any:
+def draw_forest(
+    ax: Any, columns: Mapping[str, Array], ratio: str, level: float, by_group: str
+) -> Any:
     """Draw ratios, or coefficients per deviation, with their intervals; return matplotlib's axes.
 
     Parameters
@@ -111,6 +113,8 @@ def draw_forest(ax: Any, columns: Mapping[str, Array], ratio: str, level: float)
         The column of ratios; "" for coefficients.
     level : float
         The coverage of the intervals.
+    by_group : str
+        What intervals by group are called.
     """
     drawn = {name: column[np.isfinite(columns["deviation"])] for name, column in columns.items()}
     parts = [drawn[name] for name in ("feature", "class") if name in drawn]
@@ -119,7 +123,7 @@ def draw_forest(ax: Any, columns: Mapping[str, Array], ratio: str, level: float)
         ax = new_axes(1, len(names))[0]
     step = 1.0 if ratio else drawn["deviation"]
     prefix = f"{ratio}_" if ratio else ""
-    for number, (ending, words) in enumerate({"": "model", "_by_group": "groups"}.items()):
+    for number, (ending, words) in enumerate({"": "model", "_by_group": by_group}.items()):
         bounds = [f"{prefix}{bound}{ending}" for bound in ("lower", "upper")]
         middle, *ends = (drawn[name] * step for name in (ratio or "coefficient", *bounds))
         if not np.isnan(ends).all():

@@ -12,7 +12,7 @@ from ..method import Method
 from ..shared_support.method import SharedSupportGradMP
 from ..shared_support.newton import NewtonOnSupport
 from .client_sums import ClientSums
-from .fitted import SELECTED_BY, LinearModel, words_on_columns
+from .fitted import SELECTED_BY, LinearModel, words_on_features
 from .session import LoggedRun, Sent
 
 # What a client sends for a method that trains a model. Sums say it themselves: `ClientSums.form`.
@@ -118,7 +118,7 @@ def report_of(model: LinearModel) -> FitReport:
     facts = (
         (
             "model",
-            f"{type(model).__name__}, {len(model.support_)} of {words_on_columns(model)}",
+            f"{type(model).__name__}, {words_on_features(model)}",
         ),
         ("selected by", SELECTED_BY[model.method_]),
         ("groups", ", ".join(map(str, model.groups_))),

@@ -76,12 +76,12 @@ class FilledTable(NamedTuple):
     ----------
     table : RawTable
         The rows.
-    cells : tuple of str
-        The names of the cells that were small.
+    cells : dict of str to int
+        The cells that were small, by name, and how many rows each had.
     """
 
     table: RawTable
-    cells: tuple[str, ...]
+    cells: dict[str, int]
 
 
 def fill_small_cells(table: RawTable, names: Sequence[str], min_rows: int) -> FilledTable:
@@ -106,19 +106,19 @@ def fill_small_cells(table: RawTable, names: Sequence[str], min_rows: int) -> Fi
     """
     numbers = table.numbers.copy()
     texts = dict(table.texts)
-    cells: list[str] = []
+    cells: dict[str, int] = {}
     for index, name in enumerate(names):
         if index in texts:
             texts[index] = _filled_levels(texts[index], name, min_rows, cells)
         else:
             numbers[:, index] = _filled_numbers(numbers[:, index], name, min_rows, cells)
-    return FilledTable(table._replace(numbers=numbers, texts=texts), tuple(cells))
+    return FilledTable(table._replace(numbers=numbers, texts=texts), cells)
 
 
 def fill_small_cells_of_groups(
     table: RawTable, names: Sequence[str], groups: IndexArray, min_rows: int
-) -> FilledTable:
-    """Return the rows of all groups, each without its small cells, and cells of all groups.
+) -> tuple[RawTable, dict[int, dict[str, int]]]:
+    """Return the rows of all groups, each without its small cells, and the cells of each group.
 
     Parameters
     ----------
@@ -132,17 +132,18 @@ def fill_small_cells_of_groups(
     """
     numbers = table.numbers.copy()
     texts = {index: column.copy() for index, column in table.texts.items()}
-    cells: list[str] = []
+    cells = {}
     order = np.argsort(groups, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
-        if groups[rows[0]] < 0:
+        group = int(groups[rows[0]])
+        if group < 0:
             continue
         filled = fill_small_cells(table.take(rows), names, min_rows)
         numbers[rows] = filled.table.numbers
         for index, column in filled.table.texts.items():
             texts[index][rows] = column
-        cells += filled.cells
-    return FilledTable(table._replace(numbers=numbers, texts=texts), tuple(dict.fromkeys(cells)))
+        cells[group] = filled.cells
+    return table._replace(numbers=numbers, texts=texts), cells
 
 
 def rare_classes_of_groups(
@@ -171,7 +172,7 @@ def rare_classes_of_groups(
     return [(int(group), int(label)) for group, label in found]
 
 
-def _filled_numbers(column: Array, name: str, min_rows: int, cells: list[str]) -> Array:
+def _filled_numbers(column: Array, name: str, min_rows: int, cells: dict[str, int]) -> Array:
     """Return a column of numbers whose gaps, and whose other values, are no small cell."""
     is_missing = np.isnan(column)
     n_missing = int(is_missing.sum())
@@ -179,15 +180,15 @@ def _filled_numbers(column: Array, name: str, min_rows: int, cells: list[str]) -
     if not n_missing or not n_known:
         return column
     if is_small(np.array(n_known), min_rows):
-        cells.append(f"{name} is known")
+        cells[f"{name} is known"] = n_known
         return np.full(len(column), np.nan)
     if is_small(np.array(n_missing), min_rows):
-        cells.append(f"{name} is missing")
+        cells[f"{name} is missing"] = n_missing
         return np.where(is_missing, column[~is_missing].mean(), column)
     return column
 
 
-def _filled_levels(column: Array, name: str, min_rows: int, cells: list[str]) -> Array:
+def _filled_levels(column: Array, name: str, min_rows: int, cells: dict[str, int]) -> Array:
     """Return a column of levels in which neither a level nor a gap is a small cell."""
     counts = Counter(level for level in column.tolist() if level is not None)
     n_known = counts.total()
@@ -195,14 +196,14 @@ def _filled_levels(column: Array, name: str, min_rows: int, cells: list[str]) ->
     if not n_known:
         return column
     if n_missing and is_small(np.array(n_known), min_rows):
-        cells.append(f"{name} is known")
+        cells[f"{name} is known"] = n_known
         return np.full(len(column), None, object)
 
     merged = _merged_levels(counts, min_rows)
-    cells += [f"{name}={level}" for level in sorted(merged)]
+    cells |= {f"{name}={level}": counts[level] for level in sorted(merged)}
     of_missing = None
     if is_small(np.array(n_missing), min_rows):
-        cells.append(f"{name} is missing")
+        cells[f"{name} is missing"] = n_missing
         after = Counter(merged.get(level, level) for level in counts.elements())
         of_missing = _most_frequent(after)
     filled = np.empty(len(column), object)

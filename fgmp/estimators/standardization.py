@@ -8,7 +8,7 @@ import numpy as np
 
 from ..method import Transport
 from ..sparse_model import Array
-from .client_sums import Moments, PooledMoments
+from .client_sums import Moments, MomentsWithinClients, PooledMoments
 from .clients import Standardization
 from .profiled_loss import link
 from .session import Session
@@ -30,12 +30,15 @@ class StandardizationStats(NamedTuple):
     deviations : ndarray, shape (n_features,)
         Standard deviations of the columns, in the units of the data: about the mean, about that of
         each client if it has its own intercept, or about zero without an intercept.
+    others : ndarray, shape (n_features,), or None
+        The share of rows of each column that are neither 0 nor 1, if clients center their rows.
     """
 
     standardization: Standardization
     is_constant: Array
     means: Array
     deviations: Array
+    others: Array | None = None
 
 
 def standardization_stats(session: Session, clients: Transport) -> StandardizationStats:
@@ -45,7 +48,8 @@ def standardization_stats(session: Session, clients: Transport) -> Standardizati
     """
     settings = session.settings
     n_columns = settings.n_features + settings.n_targets
-    method = Moments(n_columns, settings.centring, settings.parameters.secure)
+    kind = MomentsWithinClients if settings.centring == "client" else Moments
+    method = kind(n_columns, settings.centring, settings.parameters.secure)
     moments = method.pooled(session.query(method, clients))
     return _stats_of_moments(moments, settings)
 
@@ -61,7 +65,7 @@ def unstandardized(settings: FitSettings) -> StandardizationStats:
 def _stats_of_moments(moments: PooledMoments, settings: FitSettings) -> StandardizationStats:
     """Return the units that follow from means and mean squares of columns and targets."""
     p = settings.n_features
-    unit, mean, square = moments
+    unit, mean, square, others = moments
     means = mean * unit
 
     # A deviation below rounding of the mean is none. Without an intercept squares are about zero.
@@ -100,7 +104,9 @@ def _stats_of_moments(moments: PooledMoments, settings: FitSettings) -> Standard
         null_intercept=null_intercept,
     )
     deviations = np.where(is_constant, 0, np.sqrt(square[:p])) * unit[:p]
-    return StandardizationStats(standardization, is_constant, means, deviations)
+    if others is not None:
+        others = others[:p]
+    return StandardizationStats(standardization, is_constant, means, deviations, others)
 
 
 def _power_of_two_near(spread: float) -> float:

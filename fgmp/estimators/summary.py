@@ -16,7 +16,7 @@ from .._support.ties import with_exact_ties
 from .._support.validation import check_bool, check_number
 from ..shared_support.newton import Separated
 from ..sparse_model import Array
-from .bootstrap import check_training_data, clients_of
+from .bootstrap import FEW_GROUPS_TO_DRAW, check_training_data, clients_of
 from .covariance import MAX_COEFFICIENTS, Covariance
 from .defaults import aggregator_of, settings_of
 from .fitted import (
@@ -24,7 +24,7 @@ from .fitted import (
     LinearModel,
     always_included,
     names_of_features,
-    words_on_columns,
+    words_on_features,
 )
 from .fitting import refit_without_ridge
 from .plots import draw_forest
@@ -34,10 +34,10 @@ from .settings import n_choices
 # With fewer clusters a cluster sandwich is on average too small by more than a little (Cameron and
 # Miller, A Practitioner's Guide to Cluster-Robust Inference, 2015, section VI).
 _FEW_GROUPS_FOR_ERRORS = 30
-# With fewer rows of the rarer class for each feature, coefficients are too large on average and
+# With fewer rows of the rarer class for each column, coefficients are too large on average and
 # intervals too narrow (Peduzzi et al., A simulation study of the number of events per variable,
 # Journal of Clinical Epidemiology 49, 1996).
-_EVENTS_PER_FEATURE = 10
+_EVENTS_PER_COLUMN = 10
 # The coefficient of an indicator of fewer rows is marked, whatever `min_rows` is.
 _FEW_ROWS = 5
 # The rounding of weights of rows relative to their sum, under masks too.
@@ -55,12 +55,12 @@ _HEADINGS = {
     "odds_ratio": "odds ratio",
     "rate_ratio": "rate ratio",
     "standard_error": "se",
-    "standard_error_by_group": "se (groups)",
+    "standard_error_by_group": "se",
     "rows": "rows",
 }
 _RATIOS = ("odds_ratio", "rate_ratio")
 _BOUNDS = {"lower": "low", "upper": "high"}
-_BY_GROUP = {"": "", "_by_group": " (groups)"}
+_BY_GROUP = ("", "_by_group")
 # What the names of the columns of the refit without a ridge end with.
 UNSHRUNKEN = "_unshrunken"
 
@@ -91,6 +91,8 @@ class Summary:
         What the errors and intervals hold, and what they leave out.
     level : float
         The coverage of the intervals.
+    n_groups : int
+        The number of groups, of which errors by group are made.
 
     Examples
     --------
@@ -107,6 +109,7 @@ class Summary:
     title: str
     notes: tuple[str, ...]
     level: float
+    n_groups: int
 
     def to_frame(self) -> Any:
         """Return the table as a pandas DataFrame, with the features as its index."""
@@ -139,7 +142,12 @@ class Summary:
         """
         ratio = next((name for name in _RATIOS if name in self.columns), "")
         columns = _per_step(ratio, self.columns) if ratio else self.columns
-        return draw_forest(ax, columns, ratio, self.level)
+        return draw_forest(ax, columns, ratio, self.level, self._words_on_groups)
+
+    @property
+    def _words_on_groups(self) -> str:
+        """What errors by group are made of: a few groups are counted where their errors stand."""
+        return "groups" if self.n_groups >= FEW_GROUPS_TO_DRAW else f"{self.n_groups} groups"
 
     def _texts(self) -> tuple[list[str], list[list[str]]]:
         """Return the headings and the cells of the table that is printed.
@@ -155,11 +163,13 @@ class Summary:
         headings = {name: _HEADINGS[name] for name in ("feature", "class", "step", main)}
         for refit in ("", UNSHRUNKEN):
             headings |= {main + refit: headings[main] if not refit else "C=inf"}
-            for ending, words in _BY_GROUP.items():
+            for ending in _BY_GROUP:
                 for bound, heading in _BOUNDS.items():
                     name = f"{ratio}_{bound}{ending}" if ratio else f"{bound}{ending}"
-                    headings[name + refit] = heading + words
+                    headings[name + refit] = heading
         headings |= _HEADINGS
+        for name in [name for name in headings if "_by_group" in name]:
+            headings[name] += f" ({self._words_on_groups})"
         if ratio:
             del headings["per_deviation"]  # its exponential says the same
         shown = {
@@ -231,7 +241,7 @@ def summarize(model: LinearModel, level: float, unshrunken: bool) -> Summary:
             columns |= {name + UNSHRUNKEN: column for name, column in added.items()}
     columns |= _rows_behind(covariance, _fewest_rows(model))
     notes += _notes_on_rows(model, columns)
-    return Summary(columns, _title(model, covariance), tuple(notes), level)
+    return Summary(columns, _title(model, covariance), tuple(notes), level, covariance.n_groups)
 
 
 def _of_coefficients(model: LinearModel, covariance: Covariance, level: float) -> dict[str, Array]:
@@ -301,7 +311,15 @@ def _notes_on_rows(model: LinearModel, columns: dict[str, Array]) -> list[str]:
             f"Rows marked with *: fewer than {_fewest_rows(model)} have a one, or a zero, in this "
             "column. Its coefficient tells of their outcomes, and no interval holds for so few."
         )
-    if hasattr(model, "encoding_") and model.min_rows > 1:
+    recoded = getattr(model, "n_rows_recoded_", None)
+    if recoded:
+        words = ", ".join(f"{n_rows} of {name}" for name, n_rows in recoded.items())
+        notes.append(
+            f"Recoded before the fit: rows with a level or a gap that fewer than "
+            f"min_rows={model.min_rows} rows of their group have ({words}). predict takes rows as "
+            "they are. Where rows may be pooled, min_rows=1 recodes none."
+        )
+    elif recoded is None and hasattr(model, "encoding_") and model.min_rows > 1:
         notes.append(
             f"A level or a gap that fewer than min_rows={model.min_rows} rows of a group have is "
             "in no column."
@@ -400,14 +418,13 @@ def _why_no_covariance(model: LinearModel) -> str:
 
 def _title(model: LinearModel, covariance: Covariance) -> str:
     """Return what the summary is about."""
-    n_features = len(model.support_)
     how = "all that vary"
     if model.method_ != "all":
         how = f"chosen by {SELECTED_BY[model.method_].partition(':')[0]}"
         how += " and cross-validation" * (model.sparsity == "cv")
     groups = "1 group" if covariance.n_groups == 1 else f"{covariance.n_groups} groups"
     return (
-        f"{type(model).__name__}: {n_features} of {words_on_columns(model)}, {how}; "
+        f"{type(model).__name__}: {words_on_features(model)}, {how}; "
         f"{covariance.n_rows:g} rows of {groups}"
     )
 
@@ -429,12 +446,12 @@ def _notes_on_classes(model: LinearModel, covariance: Covariance) -> list[str]:
 
     rows = covariance.class_rows
     rarest = int(with_exact_ties(rows, _ROUNDING_OF_ROWS * float(rows.sum())).argmin())
-    n_features = len(model.support_)
-    events = covariance.class_rows[rarest] / max(n_features, 1)
-    if n_features and events < _EVENTS_PER_FEATURE:
+    n_columns = len(model.support_)
+    events = covariance.class_rows[rarest] / max(n_columns, 1)
+    if n_columns and events < _EVENTS_PER_COLUMN:
         notes.append(
             f"Only {covariance.class_rows[rarest]:.4g} rows are of {classes[rarest]}, "
-            f"{events:.2g} for each feature in the model; with fewer than {_EVENTS_PER_FEATURE} "
+            f"{events:.2g} for each column in the model; with fewer than {_EVENTS_PER_COLUMN} "
             "coefficients come out too large, and intervals too narrow."
         )
     return notes
@@ -525,7 +542,8 @@ def _notes_on_intervals(model: LinearModel, covariance: Covariance, level: float
         if covariance.n_groups < _FEW_GROUPS_FOR_ERRORS:
             notes.append(
                 f"With {covariance.n_groups} groups the sandwich is a rough estimate, and too "
-                f"small on average; from about {_FEW_GROUPS_FOR_ERRORS} on it is reliable."
+                f"small on average; from about {_FEW_GROUPS_FOR_ERRORS} on it is reliable. An "
+                "interval by groups that is narrower than that of the model is no surer."
             )
     if np.isnan(covariance.model_based.diagonal()).any():
         notes.append("Without an error: collinear columns.")

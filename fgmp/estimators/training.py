@@ -18,7 +18,6 @@ from .advice import (
     advise_on_fit,
     advise_on_missing_groups,
     advise_on_rare_classes,
-    advise_on_rates,
     errors_in_words,
     warn_of_rare_classes_of_all,
 )
@@ -28,7 +27,7 @@ from .encoding import EncodingPlan, RawTable, plan_of
 from .federated_table import FederatedTable
 from .fitted import LinearModel, TrainingData, input_names, is_encoded, names_of_columns
 from .fitting import FittedModel, fit_model
-from .groups import encode_groups, preview
+from .groups import encode_groups, preview_words
 from .inputs import (
     N_NAMED,
     as_random_state,
@@ -45,7 +44,7 @@ from .report import sent_of
 from .session import Announce, Report, Session, announce_nothing, round_in_words
 from .settings import FitSettings
 from .small_cells import WHAT_SMALL_CELLS_BECOME, fill_small_cells_of_groups, is_small
-from .weighted_loss import rows_counted
+from .weighted_loss import advise_on_rates, rows_counted
 
 
 def fit_rows(
@@ -83,7 +82,7 @@ def fit_rows(
     targets, loss, class_weights = model._targets(y, weights)
     advise_on_rates(loss, targets, sample_weight)
     if plan is not None:
-        table = _without_small_cells(table, plan, codes_of_rows, min_rows)
+        table = _without_small_cells(model, table, plan, codes_of_rows, min_rows)
         passed = table, *passed[1:]
     if groups is None:
         min_rows = 1
@@ -133,18 +132,25 @@ def _progress_line(model: LinearModel) -> AbstractContextManager[Callable[[str],
 
 
 def _without_small_cells(
-    table: RawTable, plan: EncodingPlan, groups: IndexArray, min_rows: int
+    model: LinearModel, table: RawTable, plan: EncodingPlan, groups: IndexArray, min_rows: int
 ) -> RawTable:
     """Return the rows without the small cells of each group, of which a warning tells."""
-    filled = fill_small_cells_of_groups(table, plan.names, groups, min_rows)
-    if filled.cells:
+    filled, cells = fill_small_cells_of_groups(table, plan.names, groups, min_rows)
+    recoded = {name: table.n_changed(filled, index) for index, name in enumerate(plan.names)}
+    model.n_rows_recoded_ = {name: n_rows for name, n_rows in recoded.items() if n_rows}
+    words: dict[str, list[str]] = {}
+    for group, (_, of_group) in zip(model.groups_.tolist(), sorted(cells.items()), strict=True):
+        for name, n_rows in of_group.items():
+            words.setdefault(name, []).append(f"{n_rows} at {group!r}")
+    if words:
+        found = [f"{name!r} ({preview_words(where, N_NAMED)})" for name, where in words.items()]
         advise_once(
             "small cells",
-            f"fewer than min_rows={min_rows} rows of a group have "
-            f"{preview(filled.cells, N_NAMED)}: {WHAT_SMALL_CELLS_BECOME}. A smaller "
-            "min_rows gives them columns, which tell of these rows",
+            f"fewer than min_rows={min_rows} rows of a group have {preview_words(found, N_NAMED)}: "
+            f"{WHAT_SMALL_CELLS_BECOME}. A smaller min_rows gives them columns, which tell of "
+            "these rows: min_rows=1 where rows may be pooled",
         )
-    return filled.table
+    return filled
 
 
 def fit_clients(

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._support.warnings import advise_once
 from ..data import Client
 from ..losses import Expansion, Loss, PoissonLoss
 from ..sparse_model import Array
@@ -131,14 +132,30 @@ def rows_counted(weights: Array, targets: Array | None = None, loss: Loss | None
     `var_weights`: each row of positive weight counts once, and the scale of weights plays no part.
     So are those of counts that are not all whole: these are rates, and their weights are times.
     """
-    has_rates = isinstance(loss, PoissonLoss) and not are_whole(np.asarray(targets)[weights > 0])
+    has_rates = loss is not None and _are_rates(loss, np.asarray(targets)[weights > 0])
     # All floats are whole from 2^53 on, and in single precision from 2^24 on.
-    if np.spacing(weights.max()) < 1 and are_whole(weights) and not has_rates:
+    if np.spacing(weights.max()) < 1 and _are_whole(weights) and not has_rates:
         return weights.astype(np.float64)
     return (weights > 0).astype(np.float64)
 
 
-def are_whole(numbers: Array) -> bool:
+def advise_on_rates(loss: Loss, targets: Array, sample_weight: Any = None) -> None:
+    """Warn of counts that are not all whole, as rates are, and have no weights."""
+    if sample_weight is None and _are_rates(loss, targets):
+        advise_once(
+            "rates",
+            "y holds counts that are not all whole, and no sample_weight is given, so that all "
+            "rows weigh the same. If y are rates, expected sample_weight=times under observation, "
+            "in performance and validate too; over Flower rows have no weights",
+        )
+
+
+def _are_rates(loss: Loss, targets: Array) -> bool:
+    """Return whether targets are counts over times: not all of them are whole."""
+    return isinstance(loss, PoissonLoss) and not _are_whole(targets)
+
+
+def _are_whole(numbers: Array) -> bool:
     """Return whether all numbers are whole."""
     return np.array_equal(numbers, np.rint(numbers))
 

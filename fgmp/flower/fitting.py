@@ -29,7 +29,7 @@ from ..estimators.federated_table import (
     loss_of_view,
 )
 from ..estimators.folds import assign_folds
-from ..estimators.groups import preview
+from ..estimators.groups import preview, preview_words
 from ..estimators.performance_sums import OfPredictions
 from ..estimators.session import round_in_words, stage_in_words
 from ..estimators.small_cells import (
@@ -38,6 +38,7 @@ from ..estimators.small_cells import (
     few_rows_in_sums,
     fill_small_cells,
 )
+from ..estimators.weighted_loss import advise_on_rates
 from ..losses import LogisticLoss, Loss, SoftmaxLoss
 from ..method import Call, Method
 from ..recording import Run
@@ -118,7 +119,7 @@ def table_app(
             X = _in_precision(read_X)
         else:
             table = _raw_table(plan, read_X)
-            filled = FilledTable(table, ())
+            filled = FilledTable(table, {})
             if not isinstance(method, OfPredictions):  # which are those of rows as they are
                 filled = fill_small_cells(table, plan.names, settings["min_rows"])
             X = _columns_of_numbers(filled.table, settings)
@@ -130,6 +131,7 @@ def table_app(
                 _warn_of_small_cells(filled.cells, settings)
                 columns, names = _columns_in_sums(plan, filled.table)
             _warn_of_few_rows_in_sums(columns, y, names, settings)
+            advise_on_rates(_loss_of(classes, settings["loss"]), targets)
             # The client says who it is, and only the number of its targets leaves it. Numbers stay
             # zero, which no precision of X refuses.
             return X, targets if classes else np.zeros(len(y), X.dtype)
@@ -194,12 +196,13 @@ def _columns_in_sums(plan: EncodingPlan, table: RawTable) -> tuple[Array, list[s
     return table.statistics(levels), names
 
 
-def _warn_of_small_cells(cells: Sequence[str], settings: Mapping[str, Any]) -> None:
+def _warn_of_small_cells(cells: Mapping[str, int], settings: Mapping[str, Any]) -> None:
     """Say in the client's own log which levels and gaps are in none of its columns."""
     if cells:
+        words = [f"{name!r} ({n_rows})" for name, n_rows in cells.items()]
         warn_user(
             f"fewer than min_rows={settings['min_rows']} rows of this site have "
-            f"{preview(cells, _MOST_NAMES)}: {WHAT_SMALL_CELLS_BECOME}"
+            f"{preview_words(words, _MOST_NAMES)}: {WHAT_SMALL_CELLS_BECOME}"
         )
 
 

@@ -210,6 +210,9 @@ def test_small_cells_over_flower_have_the_bits_of_one_process(secure):
     names = in_process.encoding_.column_names()
     assert {"sex=x", "sex=other"} <= set(names) and not {"sex=y", "age is missing"} & set(names)
     np.testing.assert_array_equal(over_flower.coef_, in_process.coef_)
+    # Whose rows were recoded no server knows; here all rows are the caller's.
+    assert in_process.n_rows_recoded_ and not hasattr(over_flower, "n_rows_recoded_")
+    del in_process.n_rows_recoded_
     assert repr(over_flower.summary()) == repr(in_process.summary())
 
     quiet = {"report": lambda line: None}

@@ -577,6 +577,15 @@ def test_client_is_warned_if_its_sums_tell_of_few_rows(secure):
         assert any("an unusual value in 'b'" in line for line in warned)
 
 
+def test_client_whose_counts_are_not_whole_is_told_that_rows_have_no_weights():
+    """In its own log: over Flower rates would be fitted without their times."""
+    rng = np.random.default_rng(0)
+    X, groups = rng.standard_normal((60, 2)), np.arange(60) % 2
+    grid = grid_of_tables(X, rng.poisson(3, 60) / 2, groups)
+    with pytest.warns(fgmp.AdviceWarning, match="not all whole.*over Flower rows have no weights"):
+        fit_over(fgmp.FedGradMPRegressor(1, loss="poisson"), grid, 2, names_of(2), report=silently)
+
+
 @pytest.mark.parametrize("secure", [False, True])
 def test_long_silence_is_broken_by_who_has_replied(secure, monkeypatch):
     """After each question of the stage, if no line came for long; here at once."""
