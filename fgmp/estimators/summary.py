@@ -311,7 +311,7 @@ def _notes_on_rows(model: LinearModel, columns: dict[str, Array]) -> list[str]:
             f"Rows marked with *: fewer than {_fewest_rows(model)} have a one, or a zero, in this "
             "column. Its coefficient tells of their outcomes, and no interval holds for so few."
         )
-    recoded = getattr(model, "n_rows_recoded_", None)
+    recoded = getattr(model, "n_rows_recoded_", {})
     if recoded:
         words = ", ".join(f"{n_rows} of {name}" for name, n_rows in recoded.items())
         notes.append(
@@ -319,7 +319,7 @@ def _notes_on_rows(model: LinearModel, columns: dict[str, Array]) -> list[str]:
             f"min_rows={model.min_rows} rows of their group have ({words}). predict takes rows as "
             "they are. Where rows may be pooled, min_rows=1 recodes none."
         )
-    elif recoded is None and hasattr(model, "encoding_") and model.min_rows > 1:
+    elif hasattr(model, "encoding_") and model.min_rows > 1:
         notes.append(
             f"A level or a gap that fewer than min_rows={model.min_rows} rows of a group have is "
             "in no column."

@@ -180,7 +180,7 @@ def test_client_is_warned_of_a_level_and_a_gap_of_few_rows():
     X.loc[0, "age"] = np.nan
     X.loc[3, "sex"] = "x"
     grid = grid_of(X, SCORE)
-    with pytest.warns(fgmp.AdviceWarning, match="'age is missing', 'sex=x'"):
+    with pytest.warns(fgmp.AdviceWarning, match=r"'age is missing' \(1\), 'sex=x' \(1\)"):
         fit_over(REGRESSOR(2, rounds=1, **ENCODED), grid, 3, NAMES, report=lambda line: None)
 
 
