@@ -61,9 +61,9 @@ class Validation(Performance):
         ``mean`` with its 95 % interval from ``lower`` to ``upper``; ``tau``, the deviation between
         groups, and ``i2``, its share of the variance, with that of a typical error; and
         ``new_lower`` to ``new_upper``, the interval of 95 % for a new group, with quantiles of t
-        for two degrees of freedom less than groups. Those of an AUC are of its log-odds, as tau is. R2 and D2
-        have no standard errors, so that theirs is the plain mean. The last line is the difference
-        between the two models at the same groups.
+        for two degrees of freedom less than groups. Those of an AUC are of its log-odds, as tau is.
+        R2 and D2 have no standard errors, so that theirs is the plain mean. The last line is the
+        difference between the two models at the same groups.
     title, notes, exchanges, facts
         As in `Performance`; the exchanges are those of all fits.
 
