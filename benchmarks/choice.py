@@ -15,21 +15,24 @@ the squares, that a model explains at new groups beyond the mean of the rows tha
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from eight_tables import TABLES, SiteTable, _expanded, _frame, hospitals, splits, with_means
 from scipy.special import xlogy
+from sklearn import linear_model, model_selection
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import fgmp
 from fgmp.estimators.selection_path import SparsityPath
 
 RESULTS = Path(__file__).resolve().parent / "choice"
 Array = np.ndarray[Any, Any]
-Split = tuple[SiteTable, SiteTable]
 
 # Fits of these take seconds: four seeds instead of ten.
 _SLOW = ("cancer", "guImmun", "bdf", "STAR", "los")
@@ -63,8 +66,6 @@ def lung() -> SiteTable:
 
 def crime() -> SiteTable:
     """The logarithm of crimes in 90 counties of North Carolina, in seven years each."""
-    import pandas as pd
-
     frame = _frame("plm", "Crime")
     logs = [name for name in frame.columns if name.startswith("l")]
     columns = pd.get_dummies(frame.drop(columns=["rownames", "county", "crmrte", *logs]))
@@ -74,8 +75,6 @@ def crime() -> SiteTable:
 
 def pancreatitis() -> SiteTable:
     """Pancreatitis after an endoscopy, in a trial of indomethacin at four hospitals."""
-    import pandas as pd
-
     frame = _frame("medicaldata", "indo_rct")
     is_ill = frame["outcome"].astype(str).str.endswith("yes").to_numpy(int)
     columns = frame.drop(columns=["rownames", "id", "site", "outcome", "bleed"])
@@ -186,35 +185,21 @@ def _ours(what: str, sparsity: int | str, seed: int = 0, **options: Any) -> Any:
 
 def _pooled(what: str, table: SiteTable) -> dict[str, Any]:
     """Return peers on pooled rows, whose penalty is chosen by ten folds, of groups if there are ten."""
-    from sklearn.linear_model import (
-        ElasticNetCV,
-        LassoCV,
-        LogisticRegressionCV,
-        PoissonRegressor,
-        RidgeCV,
-    )
-    from sklearn.model_selection import (
-        GridSearchCV,
-        GroupKFold,
-        KFold,
-        StratifiedGroupKFold,
-        StratifiedKFold,
-    )
-
-    folds_of: Any = (KFold, StratifiedKFold)
-    if len(np.unique(table.sites)) >= 10:
-        folds_of = (GroupKFold, StratifiedGroupKFold)
+    folds_of: Any = (model_selection.KFold, model_selection.StratifiedKFold)
+    if _has_ten_groups(table):
+        folds_of = (model_selection.GroupKFold, model_selection.StratifiedGroupKFold)
     splitter = folds_of[what == "binary"](10, shuffle=True, random_state=0)
     folds = list(splitter.split(table.X, table.y, table.sites))
     if what == "number":
         return {
-            "l1": LassoCV(cv=folds, max_iter=3000),
-            "l2": RidgeCV(np.geomspace(0.01, 1000, 16), cv=folds),
-            "elastic net": ElasticNetCV(l1_ratio=0.5, cv=folds, max_iter=3000),
+            "l1": linear_model.LassoCV(cv=folds, max_iter=3000),
+            "l2": linear_model.RidgeCV(np.geomspace(0.01, 1000, 16), cv=folds),
+            "elastic net": linear_model.ElasticNetCV(l1_ratio=0.5, cv=folds, max_iter=3000),
         }
     if what == "count":
+        model = linear_model.PoissonRegressor(max_iter=300)
         alphas = {"alpha": np.geomspace(1e-4, 10, 11)}
-        return {"l2": GridSearchCV(PoissonRegressor(max_iter=300), alphas, cv=folds)}
+        return {"l2": model_selection.GridSearchCV(model, alphas, cv=folds)}
     options: dict[str, Any] = {
         "Cs": np.geomspace(0.003, 3, 7),
         "cv": folds,
@@ -222,10 +207,16 @@ def _pooled(what: str, table: SiteTable) -> dict[str, Any]:
         "random_state": 0,
         "use_legacy_attributes": False,
     }
+    logistic = linear_model.LogisticRegressionCV
     return {
-        "l1": LogisticRegressionCV(solver="liblinear", l1_ratios=(1,), **options),
-        "l2": LogisticRegressionCV(l1_ratios=(0,), max_iter=500, **options),
+        "l1": logistic(solver="liblinear", l1_ratios=(1,), **options),
+        "l2": logistic(l1_ratios=(0,), max_iter=500, **options),
     }
+
+
+def _has_ten_groups(table: SiteTable) -> bool:
+    """Return whether "cv" holds out groups."""
+    return len(np.unique(table.sites)) >= 10
 
 
 class Repeated(NamedTuple):
@@ -254,7 +245,7 @@ def arms(label: str, what: str, table: SiteTable, n_seeds: int) -> dict[str, Any
         return {"C too": _ours(what, "cv", C="cv"), "repeated": Repeated(what, n_seeds)}
     found = {"cv": _ours(what, "cv")}
     if label == "after":
-        other = "rows" if len(np.unique(table.sites)) >= 10 else "groups"
+        other = "rows" if _has_ten_groups(table) else "groups"
         found["other folds"] = _ours(what, "cv", folds=other)
         found |= {"five": _ours(what, 5), "all": _ours(what, "all")}
     return found
@@ -278,52 +269,36 @@ def _size(model: Any) -> int:
     if hasattr(model, "support_"):
         return len(model.support_)
     last = getattr(model[-1], "best_estimator_", model[-1])
-    return int(np.count_nonzero(np.abs(np.atleast_2d(last.coef_)).max(axis=0)))
+    return np.count_nonzero(last.coef_)
 
 
 def fit(model: Any, table: SiteTable) -> Any:
     """Return a model that is fitted to a table; one of pooled rows in standardised units."""
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
     if hasattr(model, "sparsity"):
         return model.fit(table.X, table.y, groups=table.sites)
     return make_pipeline(StandardScaler(), model).fit(table.X, table.y)
 
 
-def train_and_new(name: str) -> Iterator[Split]:
-    """Yield tables that train, and new groups."""
+def study(name: str) -> tuple[str, SiteTable, list[tuple[SiteTable, SiteTable]]]:
+    """Return what the targets are, all rows or the first draw, and pairs: of training, and new."""
     if name in KINDS:
-        for draw in range(_N_DRAWS):
-            kind = KINDS[name]
-            yield simulate(kind, draw, kind.n_groups, False), simulate(kind, draw, 100, True)
-        return
+        kind = KINDS[name]
+        pairs = [
+            (simulate(kind, draw, kind.n_groups, False), simulate(kind, draw, 100, True))
+            for draw in range(_N_DRAWS)
+        ]
+        return kind.what, pairs[0][0], pairs
     table = (TABLES | OTHERS)[name]()
-    for train, left_out in splits(table):
-        X = with_means(table.X, train)
-        yield _rows(table, X, train), _rows(table, X, left_out)
+    numbers = "count" if name == "los" else "number"
+    pairs = [(_rows(table, train, train), _rows(table, train, new)) for train, new in splits(table)]
+    every = np.arange(len(table.y))
+    return "binary" if table.is_binary else numbers, _rows(table, every, every), pairs
 
 
-def _rows(table: SiteTable, X: Array, rows: Array) -> SiteTable:
-    """Return some of the rows."""
+def _rows(table: SiteTable, train: Array, rows: Array) -> SiteTable:
+    """Return some of the rows, with the means of those that train for what is missing."""
+    X = with_means(table.X, train)
     return table._replace(X=X[rows], y=table.y[rows], sites=table.sites[rows])
-
-
-def whole(name: str) -> SiteTable:
-    """Return all rows, or the first draw of a kind."""
-    if name in KINDS:
-        return next(train_and_new(name))[0]
-    table = (TABLES | OTHERS)[name]()
-    return table._replace(X=with_means(table.X, np.arange(len(table.X))))
-
-
-def what_of(name: str) -> str:
-    """Return what the targets of a table are: "number", "binary" or "count"."""
-    if name in KINDS:
-        return KINDS[name].what
-    if name == "los":
-        return "count"
-    return "binary" if (TABLES | OTHERS)[name]().is_binary else "number"
 
 
 def agreement(what: str, table: SiteTable, n_seeds: int) -> dict[str, Any]:
@@ -336,13 +311,11 @@ def agreement(what: str, table: SiteTable, n_seeds: int) -> dict[str, Any]:
 
 def measure(name: str, label: str) -> dict[str, Any]:
     """Return the agreement of the choice, and for each arm the score and the number of features."""
-    what = what_of(name)
+    what, rows, pairs = study(name)
     n_seeds = 4 if name in _SLOW else 10
-    found: dict[str, Any] = {}
-    if label in ("before", "after"):
-        found = agreement(what, whole(name), n_seeds)
+    found = agreement(what, rows, n_seeds) if label in ("before", "after") else {}
     losses: dict[str, list[tuple[float, float, int]]] = {}
-    for train, new in train_and_new(name):
+    for train, new in pairs:
         for arm, model in arms(label, what, train, n_seeds).items():
             try:
                 fitted = fit(model, train)
@@ -350,13 +323,13 @@ def measure(name: str, label: str) -> dict[str, Any]:
                 print(f"  {arm}: {error}")
                 continue
             losses.setdefault(arm, []).append((*score(what, fitted, train, new), _size(fitted)))
-    for arm, rows in losses.items():
-        of_model, of_mean, sizes = np.transpose(rows)
+    for arm, of_pairs in losses.items():
+        of_model, of_mean, sizes = np.transpose(of_pairs)
         share = of_model.sum() / of_mean.sum()
         errors = of_model - share * of_mean
         found[arm] = {
             "score": float(1 - share),
-            "error": float(np.sqrt(len(rows) * errors.var(ddof=1)) / of_mean.sum()),
+            "error": float(np.sqrt(len(errors) * errors.var(ddof=1)) / of_mean.sum()),
             "features": float(sizes.mean()),
         }
     return found
@@ -364,27 +337,31 @@ def measure(name: str, label: str) -> dict[str, Any]:
 
 def show() -> str:
     """Return the tables of all measures as Markdown."""
-    results = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
-    columns = ["cv", "other folds", "five", "all", "l1", "l2", "elastic net"]
-    lines = [f"| table | agreement | features | {' | '.join(['cv before', *columns])} |"]
-    lines += ["|---" * (4 + len(columns)) + "|"]
-    for name in [*TABLES, *OTHERS, *KINDS]:
-        if name not in results:
-            continue
-        before, after = (results[name].get(label, {}) for label in ("before", "after"))
-        both = [one for one in (before, after) if one]
-        cells = [" to ".join(f"{one['jaccard']:.2f}" for one in both)]
-        cells.append(" to ".join(f"{one['cv']['features']:.1f}" for one in both))
-        arms_after = after | results[name].get("peers", {})
-        cells += [_cell(before.get("cv")), *(_cell(arms_after.get(one)) for one in columns)]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    lines += ["", "| table | cv | C too | repeated | all |", "|---|---|---|---|---|"]
+    paths = [RESULTS / f"{name}.json" for name in [*TABLES, *OTHERS, *KINDS]]
+    results = {path.stem: json.loads(path.read_text()) for path in paths if path.exists()}
+    columns = ["cv before", "cv", "other folds", "five", "all", "l1", "l2", "elastic net"]
+    lines = [_line("table", "agreement", "features", *columns)]
+    lines += ["|---" * (3 + len(columns)) + "|"]
+    for name, found in results.items():
+        both = [found[label] for label in ("before", "after") if label in found]
+        agreements = " to ".join(f"{one['jaccard']:.2f}" for one in both)
+        features = " to ".join(f"{one['cv']['features']:.1f}" for one in both)
+        of_arms = found.get("after", {}) | found.get("peers", {})
+        of_arms["cv before"] = found.get("before", {}).get("cv")
+        cells = [_cell(of_arms.get(column)) for column in columns]
+        lines.append(_line(name, agreements, features, *cells))
+    columns = ["cv", "C too", "repeated", "all"]
+    lines += ["", _line("table", *columns), "|---" * (1 + len(columns)) + "|"]
     for name, found in results.items():
         if "gap" in found:
             of_arms = found["after"] | found["gap"]
-            cells = [_cell(of_arms.get(one)) for one in ("cv", "C too", "repeated", "all")]
-            lines.append(f"| {name} | {' | '.join(cells)} |")
+            lines.append(_line(name, *(_cell(of_arms.get(column)) for column in columns)))
     return "\n".join(lines) + "\n"
+
+
+def _line(*cells: str) -> str:
+    """Return a line of a table."""
+    return f"| {' | '.join(cells)} |"
 
 
 def _cell(found: dict[str, float] | None) -> str:
