@@ -34,9 +34,8 @@ from fgmp.estimators.selection_path import SparsityPath
 RESULTS = Path(__file__).resolve().parent / "choice"
 Array = np.ndarray[Any, Any]
 
-# Fits of these take seconds: four seeds instead of ten.
-_SLOW = ("cancer", "guImmun", "bdf", "STAR", "los")
 _N_DRAWS = 3
+_N_SEEDS = 10
 
 
 # Tables of R packages beside the eight.
@@ -220,15 +219,14 @@ def _has_ten_groups(table: SiteTable) -> bool:
 
 
 class Repeated(NamedTuple):
-    """Our choice by the mean of the paths of some seeds."""
+    """Our choice by the mean of the paths of all seeds."""
 
     what: str
-    n_seeds: int
     sparsity: str = "cv"
 
     def fit(self, X: Array, y: Array, groups: Array) -> Any:
         """Return a model with the sparsity that is chosen."""
-        models = [_ours(self.what, "cv", seed) for seed in range(self.n_seeds)]
+        models = [_ours(self.what, "cv", seed) for seed in range(_N_SEEDS)]
         paths = [model.fit(X, y, groups=groups).cv_ for model in models]
         columns = {
             name: np.mean([path.table[name] for path in paths], axis=0) for name in paths[0].table
@@ -237,12 +235,12 @@ class Repeated(NamedTuple):
         return _ours(self.what, chosen).fit(X, y, groups=groups)
 
 
-def arms(label: str, what: str, table: SiteTable, n_seeds: int) -> dict[str, Any]:
+def arms(label: str, what: str, table: SiteTable) -> dict[str, Any]:
     """Return what is fitted without the new groups, under a label."""
     if label == "peers":
         return _pooled(what, table)
     if label == "gap":
-        return {"C too": _ours(what, "cv", C="cv"), "repeated": Repeated(what, n_seeds)}
+        return {"C too": _ours(what, "cv", C="cv"), "repeated": Repeated(what)}
     found = {"cv": _ours(what, "cv")}
     if label == "after":
         other = "rows" if _has_ten_groups(table) else "groups"
@@ -301,9 +299,9 @@ def _rows(table: SiteTable, train: Array, rows: Array) -> SiteTable:
     return table._replace(X=X[rows], y=table.y[rows], sites=table.sites[rows])
 
 
-def agreement(what: str, table: SiteTable, n_seeds: int) -> dict[str, Any]:
+def agreement(what: str, table: SiteTable) -> dict[str, Any]:
     """Return the mean Jaccard index of the features that seeds choose, and how many they are."""
-    models = [fit(_ours(what, "cv", seed), table) for seed in range(n_seeds)]
+    models = [fit(_ours(what, "cv", seed), table) for seed in range(_N_SEEDS)]
     chosen = [frozenset(model.support_.tolist()) for model in models]
     indices = [len(a & b) / len(a | b) if a | b else 1.0 for a, b in combinations(chosen, 2)]
     return {"jaccard": float(np.mean(indices)), "sizes": [len(one) for one in chosen]}
@@ -312,11 +310,10 @@ def agreement(what: str, table: SiteTable, n_seeds: int) -> dict[str, Any]:
 def measure(name: str, label: str) -> dict[str, Any]:
     """Return the agreement of the choice, and for each arm the score and the number of features."""
     what, rows, pairs = study(name)
-    n_seeds = 4 if name in _SLOW else 10
-    found = agreement(what, rows, n_seeds) if label in ("before", "after") else {}
+    found = agreement(what, rows) if label in ("before", "after") else {}
     losses: dict[str, list[tuple[float, float, int]]] = {}
     for train, new in pairs:
-        for arm, model in arms(label, what, train, n_seeds).items():
+        for arm, model in arms(label, what, train).items():
             try:
                 fitted = fit(model, train)
             except ValueError as error:  # no group has rows for two folds
