@@ -362,11 +362,8 @@ def _line(*cells: str) -> str:
 
 
 def _cell(found: dict[str, float] | None) -> str:
-    """Return a score, with its standard error over the sets of groups if it is known."""
-    if not found:
-        return ""
-    error = f" ± {found['error']:.3f}" if "error" in found else ""
-    return f"{found['score']:.3f}{error}"
+    """Return a score with its standard error over the sets of groups."""
+    return f"{found['score']:.3f} ± {found['error']:.3f}" if found else ""
 
 
 def main() -> None:
