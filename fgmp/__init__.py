@@ -69,10 +69,11 @@ Transactions on Information Theory 70(6), 2024; "the paper" is this one in all f
     the server keeps tau atoms of the weighted mean of what comes back, within the ball: x_{t+1}
 
 with tau, the `sparsity`, the number of atoms of a model, P_Lambda the projection onto the span of
-the atoms Lambda, and Pi_R that onto the ball. `FedGradMP.client_update` and `simulation.run_round`
-contain these lines, fifty in all. **The files at the top of the package are the algorithm**, and
-import nothing else but ``_support``: validation, warnings, linear algebra. To follow it from the
-data up to `simulate`, read in this order:
+the atoms Lambda, and Pi_R that onto the ball. `FedGradMP.client_update` and `server_update` have
+the lines of a client and of the server, and `simulation.run_round` goes from one to the other.
+**The files at the top of the package are the algorithm**, and import no folder but ``_support``:
+validation, warnings, linear algebra. To follow it from the data up to `simulate`, read in this
+order:
 
 1. `sparse_model.py`: a vector, or a matrix, with few entries that are not zero
 2. `losses.py`: the objective of a row
@@ -86,13 +87,14 @@ data up to `simulate`, read in this order:
 10. `aggregation.py`: whom the server asks, what it sees, and how updates become one
 11. `recording.py`: runs in progress, what they record, and their results
 12. `simulation.py`: the clients of this process, a round, `simulate`
+13. `backends.py`: the choice between these files and compiled kernels that do the same
+14. `baselines.py`: the methods to compare with
 
-`simulate` calls a method's `client_update` through `run_round`, `PrivacyMechanism.collect`,
-`LocalClients.run_clients` and `Call.update_of`; or not at all, if `run_clients` finds a compiled
-kernel that does the same (`backends.py`). The last file is `baselines.py`, the methods to compare
-with.
+`simulate` calls the `client_update` of an exchange through `run_round`, `PrivacyMechanism.collect`,
+`LocalClients.run_clients` and `Call.update_of`; or not at all, if `run_clients` finds a kernel.
 
-The folders below are for particular needs, and the files above import none of them:
+The folders below are for particular needs. The files above import none of them, but that the first
+run asks ``fast`` for a kernel:
 
 ``run``
     callbacks, faults, a grid search, metrics, messages and methods as JSON

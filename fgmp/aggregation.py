@@ -1,14 +1,14 @@
-"""Aggregators: whom the server asks, what it sees of the updates, and how these become one row.
+"""Aggregators: whom the server asks, what it sees of the updates, and how these become one vector.
 
-An `Aggregator` combines what the server sees into one row. It has a `ClientSampler`, which draws
+An `Aggregator` combines what the server sees into one vector. It has a `ClientSampler`, which draws
 the cohort of a round, and a `PrivacyMechanism`, which handles the updates and the recorded
 objectives. By default the cohort is drawn uniformly, and the server sees every update, and the
 objective of every client that is asked for it. docs/promises.md says what each onlooker sees, with
 other mechanisms, too.
 
-In a simulation, data and server are in one process, and two functions see more than the server: the
-advice at the end of a run reads the rows, and `for_run` and `check_method` get the true
-`ProblemInfo`.
+In a simulation, data and server are in one process. `for_run`, `check_method` and `visible_info`
+get the true `ProblemInfo`; the advice at the end of a run, checkpoints and callbacks can reach the
+rows themselves. Methods cannot.
 
 `Mean` is the default. A few adversarial clients cannot move `Median` and `TrimmedMean` far: these
 aggregate every coordinate of the updates by itself, with the weights p_i of the clients whose
@@ -117,7 +117,8 @@ class PrivacyMechanism:
     ) -> Updates:
         """Have a cohort compute its updates, and return what the server sees of them.
 
-        This is the one place at which clients are run.
+        This is the one place at which updates are computed: a mechanism has the clients run,
+        because what hides updates must never hold a single one.
         """
         updates = transport.run_clients(call, message, cohort)
         return call.update_spec.stack(updates, transport.weights[cohort])

@@ -1,6 +1,6 @@
 """The choice between a method's own code, which is the reference, and compiled kernels.
 
-A method is written once, to be read: its `client_update` is the reference implementation. A kernel
+A method is written once, to be read: the `client_update` of its exchange is the reference. A kernel
 computes the same for a whole cohort in one compiled call, and is registered for the functions that
 it replaces. A class that overrides one of them has another function, and therefore finds no kernel.
 The files at the top do not import the kernels: the first run that looks for one imports their

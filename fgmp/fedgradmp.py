@@ -48,7 +48,7 @@ class FedGradMP(Method):
     local_iterations : int, default 3
         K, the iterations of a client in one round.
     batch_size : int or None
-        b, the rows of a minibatch, drawn without replacement. None is the full batch, and so is a
+        Rows of a minibatch, drawn without replacement. None is the full batch, and so is a
         size above the number of the client's rows. A size above the rows of the largest client is
         an error.
     dictionary : StandardBasis or Dictionary

@@ -57,8 +57,8 @@ class Loss(ABC):
     which are right for a loss of real numbers whose model is a vector and whose objective is the
     mean over the rows. In all these functions `predictions` and `direction` have shape (n_rows,),
     or (n_rows, n_outputs) for a loss with several outputs, and `targets` has shape (n_rows,).
-    Numbers are returned in the precision of the predictions. A loss with parameters is a frozen
-    dataclass, so that the losses of two clients are equal if their parameters are.
+    Numbers are returned in the precision of the predictions. Make a loss a frozen dataclass if
+    clients each have an object of their own: two are equal then if their parameters are.
 
     Examples
     --------
@@ -152,7 +152,8 @@ class Loss(ABC):
         """
         return targets
 
-    # FedGradMP asks for nothing of what follows.
+    # FedGradMP with its default solver asks for nothing of what follows: solvers with an accuracy
+    # do, and the advice at the end of a run.
 
     @property
     def self_concordance(self) -> float:

@@ -109,7 +109,8 @@ class Method:
     selection : Selection
         What counts as one of the tau.
     radius : float or None
-        Radius R of the ball that models stay in; None disables the projection.
+        Radius R of the ball that models stay in, None for no ball. The method's own functions
+        project; a run reads `dictionary`, and `radius` for its advice.
 
     Examples
     --------

@@ -181,7 +181,8 @@ class Run:
     best : Best
         The record with the lowest objective so far: value, round, state.
     ahead : Progress or None
-        The progress after the next round, if the history had it run beside its own questions.
+        The progress after the next round, if a history has asked for it together with objectives,
+        as fits over Flower do; otherwise None.
 
     Examples
     --------

@@ -134,6 +134,7 @@ class LocalClients(Transport):
 
         Return None if the kernel has computed nothing.
         """
+        # A kernel replaces a bound method, whose object has the parameters.
         method = call.exchange.client_update.__self__  # type: ignore[attr-defined]
         derived = self._record.derived
         computed = kernel.compute(method, self.federation, derived, call, message, cohort)
@@ -219,7 +220,7 @@ def run_round(run: Run) -> Progress:
 
         if updates.is_empty:
             return run.progress.with_state_kept(traffic)  # rounds are atomic
-        aggregate = update_spec.from_row(run.aggregator(updates))  # sum_i p_i x_i, by default
+        aggregate = update_spec.from_row(run.aggregator(updates))  # the weighted mean, by default
         state = exchange.server_update(state, aggregate)
     return run.progress.with_new_state(state, traffic)
 
