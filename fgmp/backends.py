@@ -111,8 +111,8 @@ class Kernel(NamedTuple):
     Attributes
     ----------
     compute : (method, federation, derived, call, message, cohort) -> KernelUpdates, or None
-        `derived` is that of the `BackendRecord`. None if Numba cannot compile it. Nothing has been
-        computed then.
+        `derived` is that of the `BackendRecord`. It returns None if Numba cannot compile it, and
+        has computed nothing then.
     steps : mapping of str to function
         What the class of a method must have under these names: the functions that `client_update`
         calls, as the kernel was written for them.

@@ -64,9 +64,11 @@ class Loss(ABC):
     --------
     With the loss log cosh(z - y) an outlier hardly moves the fit:
 
+    >>> from dataclasses import dataclass
     >>> import fgmp
     >>> import numpy as np
-    >>> class LogCosh(fgmp.Loss):
+    >>> @dataclass(frozen=True)
+    ... class LogCosh(fgmp.Loss):
     ...     def values(self, predictions, targets):
     ...         return np.logaddexp(predictions - targets, targets - predictions) - np.log(2)
     ...     def derivative(self, predictions, targets):

@@ -7,12 +7,12 @@ in which: `PerOutput` counts the entries of each column, as the paper does. The 
 outputs together: `PerAtom` whole atoms, `PerBlock` blocks of atoms, `Overall` all entries alike. A
 vector is a matrix with one column.
 
-FedGradMP finds Gamma, the atoms of the gradient, with `select`, and prunes with `select_from`; the
-rest is used by these two and by the baselines. A selection defines the hard threshold H_tau(v) and
-the soft threshold, which the baselines use, and orthogonal matching pursuit, for atoms that are not
-orthonormal. Atoms in `always_include`, such as a constant feature, are in every selection of
-`select`, stay in one of `select_from` if they were there, and do not count. (They are not in the
-paper.)
+With orthonormal atoms FedGradMP finds Gamma, the atoms of the gradient, with `select`, and prunes
+with `select_from`; the rest is used by these two, by other dictionaries and by the baselines. A
+selection defines the hard threshold H_tau(v) and the soft threshold, which the baselines use, and
+orthogonal matching pursuit, for atoms that are not orthonormal. Atoms in `always_include`, such as
+a constant feature, are in every selection of `select`, stay in one of `select_from` if they were
+there, and do not count. (They are not in the paper.)
 
 Your own selection overrides `top_mask` and `n_selected`, and `pursue` if matching pursuit is to use
 it.

@@ -21,7 +21,7 @@ import numpy as np
 from .selection import PER_OUTPUT, Selection
 from .sparse_model import Array, IndexArray, SparseModel, dense
 
-Update = Array | SparseModel  # what a client sends back
+Update = Array | SparseModel  # what a client sends back: of FedGradMP the whole model x_i
 Message = Any  # what it is sent: an array, a sparse model, an int, or a tuple of these
 
 _INDEX_BYTES = 4  # indices travel as int32
@@ -88,8 +88,9 @@ class UpdateSpec:
         them. None means that it is a dense array.
     reference : ndarray, SparseModel or None
         What updates differ little from: the model that was sent, if they are models, and an array
-        of zeros, if they are changes of it. Noise clips the difference from it. None means that
-        they are sums (`is_sum`), such as gradients or Hessians: noise clips the sum itself.
+        of zeros, if they are changes of it; a method that sends models must give it. Noise clips
+        the difference from it. None means that they are no models (`is_sum`), but gradients or
+        Hessians: noise clips these themselves, and a median refuses them.
     selection : Selection
 
     Examples
