@@ -559,7 +559,8 @@ print(f"its rest is at most {max(rests):.3g} times the best one, which is allowe
 # This ignores that large minibatches vary little, and adds a second term to the factor $\mu$ of a local iteration,
 # which grows with $\theta$ while the first one falls. So $\mu$ has a smallest value over $\theta$. For perfect clients,
 # whose columns are orthonormal, $4\mu$ is 157 in the form that can be derived, and at least half of that as printed.
-# But a promise needs $4\mu^K < 1$. **So the theorem is empty:** no data, no $\theta$ and no $K$ meet its condition.
+# But a promise needs $4\mu^K < 1$. **So the theorem is empty:** no data with $2\rho^- > \rho^+$ (entry 2), no $\theta$
+# and no $K$ meet its condition. For other data $\kappa$ may be negative, and means nothing.
 #
 # It can be repaired if the growth $v_i$ itself is measured. For $b$ of $m$ rows $a_r$ drawn without replacement, it is
 # at most $(\frac1b - \frac1m)\frac{m}{m-1}$ times the largest $2\tau$-sparse eigenvalue of $\frac1m\sum_r \|a_r\|^2
@@ -892,8 +893,13 @@ claim("theory-last-theorem", "the theorem without bounded variance, eta_1 = 100,
 # %% tags=["hide-input"]
 claim("theory-unbounded-variance", "the theorem without bounded variance gives kappa < 1 for some data (exact "
     "projections)", 4 * of_appendix.min(), bool(4 * of_appendix.min() < 1), source="paper, bounded variance, line 338",
-    expected="kappa below 1", unit="is the derived kappa at least for K = 1, for all data and all theta, and the "
-    "printed one at least half of it")
+    expected="kappa below 1", unit="is the derived kappa at least for K = 1, for all theta and all data with "
+    "2 rho- > rho+, and the printed one at least half of it")
+ratios = np.linspace(1, 1.9, 10)
+kappas = 16 * theory.beta_1(1.0, ratios) * theory.beta_2(1.0, ratios)
+claim("theory-kappa-of-rho", "kappa grows with rho+ / rho- below 2 (exact projections, full batches, K = 1)",
+    f"kappa for K = 1 from {kappas[0]:.3g} to {kappas[-1]:.3g}, and {kappa:.3g} at 3", np.diff(kappas) > 0,
+    source="paper, Theorem 1, line 658", expected="larger for larger ratios")
 best = 4 * powers.min(axis=1)
 claim("theory-variance-repaired", f"with the measured growth of the variance and K = {K}, kappa < 1", best, best < 1,
     source="ours, appendix", expected="below 1", unit="is kappa at the best theta")
@@ -975,7 +981,7 @@ claim("rip-width", "w(T) <= C r sqrt(tau log(n/tau)) with one C for all tau up t
 # printed value: Lemma 3 needs only 0.586 of it, and the residual of Theorem 1 is proved as printed, although the
 # induction gives more. Four statements are false as printed, in their constants: the addend of inexact solvers, where
 # 7.84 $\delta^2$ is reached and 4 $\delta^2$ promised, and three of the appendix. As derived, the theorem without a
-# bound on the variance has a condition that no data meet; with the measured growth of the variance it can be met.
+# bound on the variance has a condition that no data with $2\rho^- > \rho^+$ meet; with the measured growth of the variance it can be met.
 #
 # ## Predict, then change
 #

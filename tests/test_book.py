@@ -196,6 +196,7 @@ def test_a_row_whose_record_changed_sides_or_words_stops_the_page():
     row = overview.Row("Ours", "", "a", "b", "x", "about {}", r"^(\d)", ("bad",), reason="so")
     assert overview.number_of(row, find("x")) == "about 1 (3 seeds)"
     assert overview.kind_of(row, find, {}) == "holds in part"
+    assert overview.kind_of(dataclasses.replace(row, undecided=True), find, {}) == "undecided"
     for broken, words in (
         ({"record": "gone"}, "no record has this id"),
         ({"reason": ""}, "has no reason"),
@@ -322,6 +323,8 @@ def test_both_leads_are_those_of_cells_that_two_tables_share():
     seven = {"rates": [0.01, 0.1], "sparsity": [20, 50], "atoms": 200, "stops": [100]}
     [(over_fedavg, over_pixels)] = derived.both_leads(six, seven | {"cells": arms})
     np.testing.assert_allclose([over_fedavg, over_pixels], [0.25, -0.1])
+    of_fedavg = derived.both_leads(six, seven | {"cells": arms}, 0.01)
+    np.testing.assert_allclose(of_fedavg, [(0.25, -0.1)] * 2)
 
 
 def test_sweep_writes_a_table_and_resumes_from_it(tmp_path, monkeypatch):

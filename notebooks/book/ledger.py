@@ -185,7 +185,7 @@ The statements are the sentences of the paper's sections on results that say wha
 lemmas, theorems and corollaries, what it says follows from them, and each constant that ERRATA.md calls false. Where a
 sentence ends and the next begins was ours to choose. What only may be so cannot be tested and is not counted: that the
 residual may depend on K in no simple way (line 669), and that many data may meet the condition on the stable rank (line
-1085; our digits do not, `fig7-stable-rank`).
+1085; our digits do not, `fig7-stable-rank`). The cost of SVRG and SAG (line 933) is cited, and was not measured.
 
 - *Holds*: on every seed that was tried, or in the median or mean where the row says so. A theorem that holds was not
   violated on these seeds: that is no proof of it.
@@ -193,9 +193,9 @@ residual may depend on K in no simple way (line 669), and that many data may mee
   open; or under a condition that is not printed.
 - *Holds but for a misprint*: the context says what is meant, even if the printed order is another (lines 1076
   and 1083), and that was measured.
-- *Cannot apply*: no data meet its condition. *False as printed*: in a constant, with a counterexample.
-- *Undecided*: what differs is too little to tell, in runs that have hardly begun. Where runs have come far, a lead that
-  the paper states and that is not there does not hold, however small the difference.
+- *Cannot apply*: no data meet its conditions. *False as printed*: in a constant, with a counterexample.
+- *Undecided*: what differs is too little to tell, in runs that have hardly begun or are too few. Where runs have come far, a
+  lead that the paper states and that is not there does not hold, however small the difference.
 - *Stands in*: it was measured on other data than the paper's.
 
 What is false as printed is counted here and not set apart: a test fails if a record about the paper, or an entry of

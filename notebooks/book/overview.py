@@ -80,6 +80,8 @@ class Row:
         each row that does not simply hold, and for these alone.
     again : bool
         Whether the row is another setting of the statement of the row before: both count once.
+    undecided : bool
+        Whether the runs do not decide the statement, whatever the verdict of the record.
     """
 
     block: str
@@ -96,6 +98,7 @@ class Row:
     only: str = ""
     reason: str = ""
     again: bool = False
+    undecided: bool = False
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -143,7 +146,7 @@ def number_of(row: Row, one: dict) -> str:
 
 
 def kind_of(row: Row, find: Callable[[str], dict], weights: dict[int, str]) -> str:
-    """Return what became of a row: by its entries of ERRATA.md, and else by its records.
+    """Return what became of a row: by its entries of ERRATA.md, and else by its records, if they decide it.
 
     Parameters
     ----------
@@ -165,6 +168,8 @@ def kind_of(row: Row, find: Callable[[str], dict], weights: dict[int, str]) -> s
         kind = FALSE
     elif "never applicable" in of_entries:
         kind = NEVER
+    elif row.undecided:
+        kind = UNDECIDED
     else:
         kinds = {KIND_OF_VERDICT[find(name)["verdict"]] for name in names}
         kind = kinds.pop() if len(kinds) == 1 else PART
