@@ -981,7 +981,8 @@ claim("rip-width", "w(T) <= C r sqrt(tau log(n/tau)) with one C for all tau up t
 # printed value: Lemma 3 needs only 0.586 of it, and the residual of Theorem 1 is proved as printed, although the
 # induction gives more. Four statements are false as printed, in their constants: the addend of inexact solvers, where
 # 7.84 $\delta^2$ is reached and 4 $\delta^2$ promised, and three of the appendix. As derived, the theorem without a
-# bound on the variance has a condition that no data with $2\rho^- > \rho^+$ meet; with the measured growth of the variance it can be met.
+# bound on the variance has a condition that no data with $2\rho^- > \rho^+$ meet; with the measured growth of the
+# variance it can be met.
 #
 # ## Predict, then change
 #

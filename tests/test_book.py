@@ -313,7 +313,10 @@ def test_leads_at_own_rate_are_those_that_the_notebook_claims():
 
 def test_both_leads_are_those_of_cells_that_two_tables_share():
     """The rate 0.1 and the coding paper = 1 are in one table only; the third seed is in one only."""
-    fedavg = {"ink = 1, FedAvg, tau None, rate 0.01": {"unseen 100": [0.5, 0.6, 0.9]}}
+    fedavg = {
+        f"ink = 1, FedAvg, tau None, rate {rate}": {"unseen 100": ends}
+        for rate, ends in ((0.01, [0.5, 0.6, 0.9]), (0.001, [0.4, 0.4, 0.9]))
+    }
     arms = {
         f"ink = 1, FedGradMP, tau 20{basis}, rate {rate}": {"unseen 100": ends}
         for basis, ends in (("", [0.7, 0.9]), (", 200 atoms", [0.6, 0.8]))
@@ -323,8 +326,8 @@ def test_both_leads_are_those_of_cells_that_two_tables_share():
     seven = {"rates": [0.01, 0.1], "sparsity": [20, 50], "atoms": 200, "stops": [100]}
     [(over_fedavg, over_pixels)] = derived.both_leads(six, seven | {"cells": arms})
     np.testing.assert_allclose([over_fedavg, over_pixels], [0.25, -0.1])
-    of_fedavg = derived.both_leads(six, seven | {"cells": arms}, 0.01)
-    np.testing.assert_allclose(of_fedavg, [(0.25, -0.1)] * 2)
+    of_fedavg = derived.both_leads(six, seven | {"cells": arms}, 0.001)
+    np.testing.assert_allclose(of_fedavg, [(0.4, -0.1)])
 
 
 def test_sweep_writes_a_table_and_resumes_from_it(tmp_path, monkeypatch):

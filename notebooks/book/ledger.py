@@ -194,8 +194,8 @@ residual may depend on K in no simple way (line 669), and that many data may mee
 - *Holds but for a misprint*: the context says what is meant, even if the printed order is another (lines 1076
   and 1083), and that was measured.
 - *Cannot apply*: no data meet its conditions. *False as printed*: in a constant, with a counterexample.
-- *Undecided*: what differs is too little to tell, in runs that have hardly begun or are too few. Where runs have come far, a
-  lead that the paper states and that is not there does not hold, however small the difference.
+- *Undecided*: what differs is too little to tell, in runs that have hardly begun or are too few. Where runs have come
+  far, a lead that the paper states and that is not there does not hold, however small the difference.
 - *Stands in*: it was measured on other data than the paper's.
 
 What is false as printed is counted here and not set apart: a test fails if a record about the paper, or an entry of
