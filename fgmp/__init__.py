@@ -87,6 +87,7 @@ order:
 10. `aggregation.py`: whom the server asks, what it sees, and how updates become one
 11. `recording.py`: runs in progress, what they record, and their results
 12. `simulation.py`: the clients of this process, a round, `simulate`
+
 `simulate` calls the `client_update` of an exchange through `run_round`, `PrivacyMechanism.collect`,
 `LocalClients.run_clients` and `Call.update_of`; or not at all, if `run_clients` finds a compiled
 kernel that does the same (`backends.py`). The last file is `baselines.py`, the methods to compare
