@@ -450,7 +450,8 @@ class MeanResiduals(ClientSums):
         residual = weights @ (targets - client.predictions(model)) / len(targets)
         update = np.zeros((2, self.n_indices))
         index = client.client_id if self.n_indices > 1 else 0
-        update[:, index] = (residual - self.level) / self.unit, 1
+        update[0, index] = (residual - self.level) / self.unit
+        update[1, index] = 1
         return update
 
 
