@@ -17,12 +17,12 @@
 #
 # ![A map of FedGradMP minus FedAvg over learning rate and sparsity](pictures/09_digits_by_writer.png)
 #
-# With one rate for all methods FedGradMP is nowhere ahead of FedAvg: it is level with 400 of 784 pixels a digit (but for
-# the smallest rate with paper = 1, early), level or behind with 200, and behind with fewer (above). If it has its best
-# rate, up to 1, and the rivals have one that the paper prints elsewhere, 0.01 at most, it is ahead of all four in the
-# hundredth round with 400 pixels, and in the thousandth where their rates are small (below). That is with ink = 1; with
-# paper = 1, as Federated EMNIST is published, it is level with rivals at 0.01 even early. When every method is tuned,
-# FedGradMP at best ties (last column).
+# With one rate for all methods FedGradMP is nowhere ahead of FedAvg: it is level with 400 of 784 pixels a digit (but
+# for the smallest rate with paper = 1, early), level or behind with 200, and behind with fewer (above). If it has its
+# best rate, up to 1, and the rivals have one that the paper prints elsewhere, 0.01 at most, it is ahead of all four in
+# the hundredth round with 400 pixels, and in the thousandth where their rates are small (below). That is with ink = 1;
+# with paper = 1, as Federated EMNIST is published, it is level with rivals at 0.01 even early. When every method is
+# tuned, FedGradMP at best ties (last column).
 #
 # **What you will see**
 # - the clients, and two ways to write a pixel as a number;

@@ -585,9 +585,9 @@ if tried := [diverged(history) for trial in high for history in trial.histories]
 #   last figure has the readings side by side. `fgmp` keeps the mean everywhere else, and $K = 3$ here, as for
 #   FedGradMP.
 # - **The rounds of FedIterHT** are not printed either.
-# - **Stuck or slow.** The paper says that the smaller rates converge to a poor solution. At the larger rate two of three
-#   of our long runs do; at 0.002 one does, one is slow, and of the third we cannot tell. These runs do not show where
-#   the other rates would end.
+# - **Stuck or slow.** The paper says that the smaller rates converge to a poor solution. At the larger rate two of
+#   three of our long runs do; at 0.002 one does, one is slow, and of the third we cannot tell. These runs do not show
+#   where the other rates would end.
 # - **Several seeds.** The paper does not say how many runs its curves stand for. The seeds differ much: in the long
 #   runs FedIterHT finds seven of ten positions on one seed and none on another, and the border of divergence moves by
 #   a step of the grid.
