@@ -31,6 +31,8 @@ _MEAN_DIGITS = 2
 _SQUARE_DIGITS = 3
 _DIGITS = _MEAN_DIGITS + _SQUARE_DIGITS
 
+# A share of rows below this is rounding, under masks too: that of one row in a billion is more.
+ROUNDING_OF_SHARES = 1e-10
 # The rounding of a mean loss relative to the smallest one, under masks too; and that of the largest
 # one, in whose units losses are summed that vanish on data without noise.
 _ROUNDING_OF_SCORES = 1e-10

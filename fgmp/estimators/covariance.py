@@ -28,7 +28,7 @@ from ..dictionaries import StandardBasis
 from ..solvers import SecondOrderProblem
 from ..sparse_model import Array, IndexArray, SparseModel
 from .calibration import mean_chi_squared, sends_chi_squared
-from .client_sums import ClientSums, State, Sum, join_digits, split_digits
+from .client_sums import ROUNDING_OF_SHARES, ClientSums, State, Sum, join_digits, split_digits
 from .clients import Standardization
 from .selection_path import StandardizedClients
 from .session import Session, share_of
@@ -50,8 +50,6 @@ _NEGLIGIBLE = 1e-10
 _PART_OF_NULL_DIRECTION = 1e-6
 # Sums under masks are exact to this share of a mean square.
 _ROUNDING_OF_SQUARES = 1e-6
-# And to this number: the share of one row in a billion is more.
-_ROUNDING_OF_SHARES = 1e-10
 
 
 @dataclass(frozen=True)
@@ -384,7 +382,7 @@ def _indicator_shares(stats: StandardizationStats, settings: FitSettings) -> Arr
         squares = squares + shares**2
     is_indicator = np.abs(squares - shares) <= _ROUNDING_OF_SQUARES * shares
     if stats.others is not None:
-        is_indicator = stats.others <= _ROUNDING_OF_SHARES
+        is_indicator = stats.others <= ROUNDING_OF_SHARES
     is_indicator &= stats.deviations > 0
     is_indicator[list(settings.indicators)] = True
     return np.where(is_indicator, shares, np.nan)

@@ -19,7 +19,7 @@ from ..method import Transport
 from ..sparse_model import Array, SparseModel
 from .advice import advise_on_intercepts
 from .calibration import Lines, LineSums, calibrations_of, fit_lines, sends_chi_squared
-from .client_sums import State
+from .client_sums import ROUNDING_OF_SHARES, State
 from .clients import FitClients
 from .defaults import aggregator_of, settings_of
 from .federated_table import FederatedTable
@@ -78,8 +78,6 @@ _HEADINGS = {
 _FACTORS = {"log_loss": 1, "mean_squared_error": 2, "deviance": 2}
 
 
-# A share of rows below this is rounding, under masks too.
-_ROUNDING_OF_SHARES = 1e-10
 # Losses of a model on the rows of its fit, in single precision, are as near as this to each other.
 _ROUNDING_OF_LOSSES = 1e-4
 
@@ -334,7 +332,7 @@ def _of_all_rows(
     counted = _counted_beside_rows(session)
     method = PooledPerformance(n_outcomes, min_rows, n_rows, shares, counted=counted)
     sums, share = method.pooled(session.query(method, rows, message))
-    if share <= _ROUNDING_OF_SHARES:
+    if share <= ROUNDING_OF_SHARES:
         return np.full((1, n_outcomes, len(_MEASURES[type(loss)])), np.nan), 0.0
     measures = [
         _pooled_measures(one, loss, centre, unit, share * n_rows)
@@ -391,7 +389,7 @@ def _pooled_measures(
 
     if loss.class_labels is None:
         return measures_of_counts(predicted, observed, value, square)
-    if min(observed, 1 - observed) <= _ROUNDING_OF_SHARES:
+    if min(observed, 1 - observed) <= ROUNDING_OF_SHARES:
         return [np.nan] * 6
     auc = np.nan
     auc_se = np.nan
