@@ -4,7 +4,7 @@ A method is written once, to be read: the `client_update` of its exchange is the
 computes the same for a whole cohort in one compiled call, and is registered for the functions that
 it replaces. A class that overrides one of them has another function, and therefore finds no kernel.
 The files at the top do not import the kernels: the first run that looks for one imports their
-module by its name.
+module by its name. A run that is over sooner than a kernel is compiled goes without one.
 """
 
 from __future__ import annotations
@@ -16,16 +16,22 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
+from math import prod
 from typing import Any, NamedTuple
 
 from ._support.validation import check_option
-from .data import Federation
+from .data import Federation, ProblemInfo
 from .sparse_model import Array
 
 # Importing Numba takes half a second, so that is left to the first run that needs it.
 _HAS_NUMBA = find_spec("numba") is not None
 
-_chosen_backend: ContextVar[str] = ContextVar("fgmp_backend", default="compiled")
+_chosen_backend: ContextVar[str] = ContextVar("fgmp_backend", default="auto")
+
+# The most that a short run has of local iterations, at all clients together, and of numbers that
+# these read. Its reference implementation takes some tenths of a second, compilation some seconds.
+_FEW_ITERATIONS = 500
+_FEW_NUMBERS = 1e7
 
 
 @contextmanager
@@ -38,12 +44,15 @@ def backend(name: str) -> Iterator[None]:
 
     Parameters
     ----------
-    name : {"compiled", "reference"}
-        "compiled", which is the default: the compiled kernel if there is one for the method, the
-        loss and the data, else the reference implementation, as for clients whose system of
-        equations is nearly singular. "reference": the reference implementation, a method's
-        `client_update`, which can be read and which a debugger can step through. The numbers are
-        the same but for rounding. `Result.backend` says what was used, and `Result.fallbacks` why.
+    name : {"auto", "compiled", "reference"}
+        "compiled": the compiled kernel if there is one for the method, the loss and the data, else
+        the reference implementation, as for clients whose system of equations is nearly singular.
+        "reference": the reference implementation, a method's `client_update`, which can be read and
+        which a debugger can step through. "auto", which is the default: "reference" for a short
+        run, for which it would take longer to compile a kernel the first time, else "compiled". A
+        run is short if its clients take at most 500 local iterations in all its rounds together,
+        and read at most ten million numbers of their rows in these. The numbers are the same but
+        for rounding. `Result.backend` says what was used, and `Result.fallbacks` why.
 
     Raises
     ------
@@ -59,7 +68,7 @@ def backend(name: str) -> Iterator[None]:
     >>> result.backend
     'reference'
     """
-    token = _chosen_backend.set(check_option("name", name, ("compiled", "reference")))
+    token = _chosen_backend.set(check_option("name", name, ("auto", "compiled", "reference")))
     try:
         yield
     finally:
@@ -153,9 +162,21 @@ def kernel(
     return register
 
 
-def find_kernel(client_update: Any, federation: Federation) -> Kernel | str:
-    """Return the kernel for the client's part of an exchange, or the reason why there is none."""
-    if _chosen_backend.get() == "reference":
+def is_short_run(method: Any, info: ProblemInfo, rounds: int, cohort_size: int) -> bool:
+    """Return whether a run is over sooner than a kernel is compiled, by the size of the problem."""
+    # Methods that have kernels count local iterations; all others run the reference anyway.
+    iterations = rounds * cohort_size * getattr(method, "local_iterations", 1)
+    numbers_of_client = sum(info.n_rows) / len(info.n_rows) * prod(info.model_shape)
+    return iterations <= _FEW_ITERATIONS and iterations * numbers_of_client <= _FEW_NUMBERS
+
+
+def find_kernel(client_update: Any, federation: Federation, is_short: bool = False) -> Kernel | str:
+    """Return the kernel for the client's part of an exchange, or the reason why there is none.
+
+    `is_short` is that of `is_short_run`.
+    """
+    chosen = _chosen_backend.get()
+    if chosen == "reference":
         return "reference backend chosen"
 
     import_module(_MODULE_OF_KERNELS)
@@ -174,10 +195,12 @@ def find_kernel(client_update: Any, federation: Federation) -> Kernel | str:
     if not entries:
         return "no kernel for this loss"
 
-    for entry in entries:
-        if entry.when(method, federation):
-            return entry if _HAS_NUMBA else "numba is missing"
-    return "no kernel for these options or data"
+    entries = [entry for entry in entries if entry.when(method, federation)]
+    if not entries:
+        return "no kernel for these options or data"
+    if chosen == "auto" and is_short:
+        return "short run"
+    return entries[0] if _HAS_NUMBA else "numba is missing"
 
 
 def _has_steps(method_class: type, steps: Mapping[str, Any]) -> bool:

@@ -225,6 +225,8 @@ class Call(NamedTuple):
         In which round, counted from 1.
     streams : Streams
         Where clients draw their random numbers from.
+    is_short : bool, default False
+        Whether the run is over sooner than a kernel is compiled (`fgmp.backend`).
     """
 
     exchange: Exchange
@@ -232,6 +234,7 @@ class Call(NamedTuple):
     exchange_index: int
     round: int
     streams: Streams
+    is_short: bool = False
 
     def update_of(self, client: Client, message: Message) -> Update | Rejected:
         """Return the update of a client, or `Rejected` if this package finds it is not finite.

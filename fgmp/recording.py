@@ -176,6 +176,8 @@ class Run:
         What `simulate` was given, and what it made of it for this run.
     progress : Progress
         The progress: round, state, and what was used so far.
+    is_short : bool
+        Whether the run is over sooner than a kernel is compiled (`fgmp.backend`).
     records : list of dict
         The history so far: of each recorded round, a number for each column of the history.
     best : Best
@@ -207,6 +209,7 @@ class Run:
     rounds: int
     history: History
     progress: Progress
+    is_short: bool = False
     records: list[dict[str, float]] = field(default_factory=list)
     best: Best = Best(np.inf, 0, None)
     ahead: Progress | None = None

@@ -24,7 +24,7 @@ from ._support.validation import (
 )
 from ._support.warnings import suppress_advice, warn_of_no_answers, warn_user
 from .aggregation import Aggregator, Mean
-from .backends import BackendRecord, Kernel, find_kernel
+from .backends import BackendRecord, Kernel, find_kernel, is_short_run
 from .data import Client, Features, Federation
 from .dictionaries import parts_of
 from .method import Call, Method, State, Streams, Transport
@@ -113,12 +113,12 @@ class LocalClients(Transport):
     def run_clients(self, call: Call, message: Message, cohort: IndexArray) -> Sequence[Any]:
         """Return the update of each client of a cohort, in the order of the cohort.
 
-        The kernel of the method computes all of them, if there is one and the backend is
-        "compiled"; otherwise `Call.update_of` computes one after the other.
+        The kernel of the method computes all of them, if there is one and the backend allows it;
+        otherwise `Call.update_of` computes one after the other.
         """
         if not len(cohort):  # all of it may have dropped out
             return []
-        found = find_kernel(call.exchange.client_update, self.federation)
+        found = find_kernel(call.exchange.client_update, self.federation, call.is_short)
         if isinstance(found, Kernel):
             updates = self._run_kernel(found, call, message, cohort)
             if updates is not None:
@@ -212,7 +212,7 @@ def run_round(run: Run) -> Progress:
     for exchange_index, exchange in enumerate(run.method.exchanges()):
         message = exchange.message(state)
         update_spec = exchange.update_spec(state)
-        call = Call(exchange, update_spec, exchange_index, round_number, run.streams)
+        call = Call(exchange, update_spec, exchange_index, round_number, run.streams, run.is_short)
         # `collect` has the clients compute, by `transport.run_clients`, and returns what the server
         # may see of their updates: by default everything.
         updates = run.aggregator.privacy.collect(run.transport, call, message, cohort)
@@ -293,8 +293,8 @@ def simulate(
     weights are scaled to the rest. Rounds are atomic: an exchange that nobody answers leaves the
     model as it was. Exceptions of your own code (a method, a loss, a metric, a callback) reach you.
     Ctrl-C gives up the round in progress. Inside ``with fgmp.backend("reference"):`` clients run
-    the reference implementation, which a debugger can step through, and no compiled kernels;
-    ``result.backend`` and ``result.fallbacks`` say what ran.
+    the reference implementation, which a debugger can step through, and no compiled kernels, as in
+    a short run; ``result.backend`` and ``result.fallbacks`` say what ran.
 
     Examples
     --------
@@ -362,7 +362,10 @@ def _prepared_run(
     streams = Streams(check_seed("rng", rng), drawn=rng is None)
     start = method.start(info) if state is None else state
     progress = Progress(0, start, time.perf_counter() - began)
-    return Run(method, transport, streams, aggregator, cohort_size, rounds, history, progress)
+    is_short = is_short_run(method, transport.info, rounds, cohort_size)
+    return Run(
+        method, transport, streams, aggregator, cohort_size, rounds, history, progress, is_short
+    )
 
 
 def check_cohort(cohort_size: int | None, n_clients: int) -> int:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
 import fgmp
+from fgmp import backends
 from fgmp._support.warnings import suppress_advice
 
 os.environ.setdefault("MPLBACKEND", "agg")
@@ -37,9 +38,19 @@ def pytest_configure(config) -> None:
         and not hasattr(config, "workerinput")
         and find_spec("numba")
     ):
-        compile_kernels()
+        with fgmp.backend("compiled"):
+            compile_kernels()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_run_is_short():
+    """Let the problems of tests, which are small, run compiled where nothing else is chosen."""
+    few_iterations = backends._FEW_ITERATIONS
+    backends._FEW_ITERATIONS = -1
+    yield
+    backends._FEW_ITERATIONS = few_iterations
 
 
 @pytest.fixture(params=["compiled", "reference"])

@@ -589,7 +589,8 @@ def run_with_numba(package, tmp_path):
         "import fgmp\n"
         "fed = fgmp.make_sparse_regression(3, 30, 20, 2, rng=0)\n"
         "for method in (fgmp.FedGradMP(2), fgmp.FedAvg(learning_rate=0.1)):\n"
-        "    result = fgmp.simulate(method, fed, 2, rng=0)\n"
+        "    with fgmp.backend('compiled'):\n"
+        "        result = fgmp.simulate(method, fed, 2, rng=0)\n"
         "    print(result.history['clients'], result.backend, dict(result.fallbacks))\n"
     )
     environment = os.environ | {
@@ -657,13 +658,33 @@ def test_a_cohort_that_dropped_out_loses_its_round_only(name):
     assert lost.any() and not lost.all() and result.rejected == {"missing": lost.sum()}
 
 
+@pytest.mark.parametrize(
+    ("rounds", "n_features", "backend"),
+    [(5, 4, "reference"), (6, 4, "compiled"), (1, 10_001, "compiled"), (1, 10_000, "reference")],
+)
+def test_a_short_run_compiles_nothing_unless_asked_to(monkeypatch, rounds, n_features, backend):
+    """Short is a run of at most 500 local iterations, which read at most ten million numbers."""
+    monkeypatch.setattr(backends, "_FEW_ITERATIONS", 500)  # as for users; other tests have -1
+    # Five clients with ten rows each: a round has 100 local iterations, which read 1000 rows.
+    A = np.zeros((50, n_features))
+    A[:, :4] = np.random.default_rng(0).standard_normal((50, 4))
+    federation = fgmp.Federation.from_arrays(np.split(A, 5), np.split(A[:, 0], 5))
+    method = fgmp.FedAvg(learning_rate=0.01, local_iterations=20)
+    result = fgmp.simulate(method, federation, rounds)
+    assert result.backend == backend
+    if backend == "reference":
+        assert result.fallbacks == {"short run": 5 * rounds}
+    with fgmp.backend("compiled"):
+        assert fgmp.simulate(method, federation, rounds).backend == "compiled"
+
+
 def backend_of_a_run(**options):
     return fgmp.simulate(KERNELS["average"], data("squared"), 1, rng=0, **options).backend
 
 
 def test_contexts_nest_and_end_with_an_error():
     """The outer choice is back after an inner one, and after an error."""
-    assert backends.current_backend() == "compiled"
+    assert backends.current_backend() == "auto"
     with fgmp.backend("reference"):
         assert backend_of_a_run() == "reference"
         with fgmp.backend("compiled"):
@@ -675,8 +696,8 @@ def test_contexts_nest_and_end_with_an_error():
 
 
 def test_a_backend_that_is_none_is_refused():
-    """The error has the name that was given and the two that exist."""
-    expected = r"name is 'fast'; expected one of 'compiled', 'reference'"
+    """The error has the name that was given and those that exist."""
+    expected = r"name is 'fast'; expected one of 'auto', 'compiled', 'reference'"
     with pytest.raises(ValueError, match=expected), fgmp.backend("fast"):
         pass
 

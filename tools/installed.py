@@ -62,7 +62,8 @@ EXAMPLES = {
         assert fgmp.digits_by_writer().train.n_clients > 10
     """,
     "fast": """
-        result = fgmp.simulate(fgmp.FedGradMP(3), federation, 8, rng=0)
+        with fgmp.backend("compiled"):
+            result = fgmp.simulate(fgmp.FedGradMP(3), federation, 8, rng=0)
         assert result.backend == "compiled", (result.backend, result.fallbacks)
     """,
     "estimators,plot": """

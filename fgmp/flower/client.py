@@ -330,6 +330,7 @@ def _call_of(question: Fields, method: Method) -> Call:
         exchange_index=index,
         round=int(question["round"]),
         streams=Streams(int(question["seed"])),
+        is_short=bool(question["is_short"]),
     )
 
 

@@ -419,6 +419,7 @@ class _Asked:
                 "seed": str(self.call.streams.seed),
                 "round": self.call.round,
                 "exchange": self.call.exchange_index,
+                "is_short": self.call.is_short,
             }
         fields |= self.questions[index]
         if index in transport._knows_run:
