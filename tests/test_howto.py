@@ -177,11 +177,10 @@ def test_examples_of_the_reference_run_and_each_part_has_its_picture(empty_folde
     assert pictures == named
 
 
-def test_extras_of_the_readme_are_those_of_the_project():
+def test_extras_to_install_are_those_of_the_project():
     """The list names each that a user of the module may want."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    part = readme.partition("## What to install")[2].partition("\n## ")[0]
-    named = set(re.findall(r"^- `(\w+)`", part, re.MULTILINE))
+    page = (ROOT / "docs/howto/install.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"^- `(\w+)`", page, re.MULTILINE))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     (everything,) = project["optional-dependencies"]["all"]
     assert named == {*re.search(r"\[(.*)\]", everything)[1].split(","), "all"}
