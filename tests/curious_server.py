@@ -10,7 +10,7 @@ import numpy as np
 
 from fgmp.data import Client
 from fgmp.method import Exchange
-from fgmp.privacy.secure_sums import SumsOnly
+from fgmp.privacy.secure_sums import SecureSum
 from fgmp.simulation import transport_to
 from fgmp.sparse_model import dense
 from fgmp.updates import Rejected
@@ -101,8 +101,8 @@ class ReleasedSum:
 def record_released_sums():
     """Record all sums that are released under masks, with the clients that are in them."""
     released = []
-    collect = SumsOnly.collect
-    objective = SumsOnly.objective
+    collect = SecureSum.collect
+    objective = SecureSum.objective
 
     def record_updates(self, transport, call, message, cohort):
         seen = collect(self, transport, call, message, cohort)
@@ -122,8 +122,8 @@ def record_released_sums():
         return found
 
     with (
-        mock.patch.object(SumsOnly, "collect", record_updates),
-        mock.patch.object(SumsOnly, "objective", record_objective),
+        mock.patch.object(SecureSum, "collect", record_updates),
+        mock.patch.object(SecureSum, "objective", record_objective),
     ):
         yield released
 

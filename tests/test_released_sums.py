@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import fgmp
 from fgmp.estimators import client_sums, federated_table
 from fgmp.privacy.ledger import Ledger
-from fgmp.privacy.secure_sums import SecureSum, SumsOnly
+from fgmp.privacy.secure_sums import SecureSum
 
 pytest.importorskip("cryptography")
 pytestmark = [
@@ -99,7 +99,7 @@ def test_no_combination_of_updates_rests_on_one_client(name, fault):
         return
     with (
         record_released_sums() as released,
-        mock.patch.object(SumsOnly, "objective", lambda *_: float("nan")),
+        mock.patch.object(SecureSum, "objective", lambda *_: float("nan")),
     ):
         fgmp.simulate(
             METHODS[name](), transport, 8, cohort, rng=1, aggregator=fgmp.SecureSum(threshold=2)
@@ -159,10 +159,10 @@ def test_run_that_ends_in_the_middle_of_a_round_remembers_what_it_was_about_to_r
 
     given = {"rng": 0, "history": fgmp.History(objective_on=0), "rounds": 3}
     with record_released_sums() as released:
-        collect = SumsOnly.collect
+        collect = SecureSum.collect
         with (
             mock.patch.object(SecureSum, "sum_of_rows", summed_when_killed),
-            mock.patch.object(SumsOnly, "collect", collected_and_interrupted),
+            mock.patch.object(SecureSum, "collect", collected_and_interrupted),
             pytest.raises(KeyboardInterrupt),
         ):
             keep = fgmp.Checkpoint(path)

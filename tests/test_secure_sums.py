@@ -189,7 +189,7 @@ def test_a_sum_of_losses_below_zero_is_none(monkeypatch):
         return reported, np.where(reported == 0, values - 1000, values)
 
     monkeypatch.setattr(fgmp.LocalClients, "objectives", adversarial)
-    secure = fgmp.SecureSum().for_run(FED.info, 6, 1, 1).privacy
+    secure = fgmp.SecureSum().for_run(FED.info, 6, 1, 1)
     assert np.isnan(secure.objective(CLIENTS, np.zeros(40), np.arange(6)))
 
 
@@ -267,6 +267,6 @@ def test_method_that_overrides_its_update_inherits_no_declaration(base):
 def test_objectives_of_an_undeclared_method_are_in_the_ledger():
     """The first objective may not stand beside the sums of an update that may hold it."""
     for declared, with_objectives in (({}, True), ({"reveals_objective": False}, False)):
-        secure = fgmp.SecureSum().for_run(FED.info, 6, 1, 1).privacy
+        secure = fgmp.SecureSum().for_run(FED.info, 6, 1, 1)
         secure.check_method(SendsHessians(**declared), FED.info, 6)
-        assert secure.secure.ledger.with_objectives == with_objectives
+        assert secure.ledger.with_objectives == with_objectives

@@ -68,7 +68,7 @@ class MaskedSum(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SecureSum(Aggregator):
+class SecureSum(Aggregator, PrivacyMechanism):
     """The weighted mean, of which the server learns the sum alone.
 
     Use it as ``simulate(..., aggregator=SecureSum())``. Each client multiplies its update by its
@@ -137,9 +137,9 @@ class SecureSum(Aggregator):
         check_kind("sessions", self.sessions, (Sessions, type(None)), "Sessions, or None")
 
     @property
-    def privacy(self) -> SumsOnly:
-        """The mechanism that shows the server sums."""
-        return SumsOnly(self)
+    def privacy(self) -> SecureSum:
+        """The mechanism that shows the server sums: this aggregator."""
+        return self
 
     def for_run(
         self, info: ProblemInfo, cohort_size: int, n_exchanges: int, n_rounds: int
@@ -319,47 +319,24 @@ class SecureSum(Aggregator):
             self.ledger.write()
         if not chosen:
             if not is_objective:
-                self._warn_of_closed_sum(self.ledger, len(present), len(cohort))
+                _warn_of_closed_sum(self.ledger, len(present), len(cohort))
             return present[:0]
         stays = np.isin(client_ids[present], chosen) | ~has_weight[present]
         return present[stays]
 
-    def _warn_of_closed_sum(self, ledger: Ledger, n_present: int, cohort_size: int) -> None:
-        """Warn, once for each ledger, that a sum is not opened."""
-        if ledger.has_warned:
-            return
-        ledger.has_warned = True
-        warn_user(
-            f"a secure sum of {n_present} of {cohort_size} clients stays closed: beside the sums "
-            "of before it would tell of a single client; until those of before are back, rounds "
-            "are lost"
-        )
-
-
-@dataclass(frozen=True)
-class SumsOnly(PrivacyMechanism):
-    """The server sees the mean of a cohort's updates, and the mean of its objectives.
-
-    Parameters
-    ----------
-    secure : SecureSum
-        With a ledger, as `SecureSum.for_run` returns it.
-    """
-
-    secure: SecureSum
+    # What a mechanism decides.
 
     withholds_objective = True
 
     @property
     def secret(self) -> bytes:
         """The ledger: a run that resumes keeps to the sums that were released."""
-        ledger = self.secure.ledger
-        return b"" if ledger is None else ledger.to_bytes()
+        return b"" if self.ledger is None else self.ledger.to_bytes()
 
     def keep_secret(self, write: Callable[[], object] | None) -> None:
         """Have the ledger written before a sum is released that it did not have."""
-        if self.secure.ledger is not None:
-            self.secure.ledger.write = write
+        if self.ledger is not None:
+            self.ledger.write = write
 
     def check_method(self, method: Method, info: ProblemInfo, cohort_size: int) -> None:
         """Refuse what would make the sums of a run tell of a single client.
@@ -371,10 +348,9 @@ class SumsOnly(PrivacyMechanism):
             for the same numbers. If updates hold objectives, and the ledger has the first objective
             of a run beside a set of other clients.
         """
-        ledger = self.secure.ledger
         exchanges = method.exchanges()
         reveals_objective = any(exchange.reveals_objective for exchange in exchanges)
-        if reveals_objective and ledger is not None and not ledger.settle():
+        if reveals_objective and self.ledger is not None and not self.ledger.settle():
             raise ValueError(
                 "ledger has an objective and answers of other clients; expected a new one for this "
                 "method"
@@ -394,68 +370,18 @@ class SumsOnly(PrivacyMechanism):
     def collect(
         self, transport: Transport, call: Call, message: Message, cohort: IndexArray
     ) -> Updates:
-        """Return one row: the sum of a cohort's updates, over the weight of those in it.
-
-        The sum is the transport's own, if it has one.
-        """
+        """Return one row: the sum of a cohort's updates, over the weight of those in it."""
+        spec = call.update_spec
         shares = transport.weights[cohort] / transport.weights[cohort].sum()
-        masked_sum_of = transport.masked_sum
-        if masked_sum_of is not None:
-            sums = masked_sum_of(call, message, cohort, shares, self.secure)
-        else:
-            sums = self._sum_in_process(transport, call, message, cohort, shares)
-
+        sums = self._masked_sum(transport, call, message, cohort, shares)
+        rows = np.empty((0, len(spec.centre)))
+        if sums.total is not None:
+            rows = (self.decoded(sums.total) / float(shares[sums.accepted].sum()))[None]
         rejected = Counter({str(reason): count for reason, count in sums.rejected.items()})
-        accepted = sums.accepted
-        weights = np.ones(1)
-        if sums.total is None:
-            accepted = accepted[:0]
-            weights = weights[:0]
-            rows = np.empty((0, len(call.update_spec.centre)))
-        else:
-            weight = float(shares[accepted].sum())
-            rows = (self.secure.decoded(sums.total) / weight)[None]
+        weights = np.ones(len(rows))
         return Updates(
-            call.update_spec,
-            accepted,
-            weights,
-            None,
-            rows,
-            rejected,
-            sums.bytes_up,
-            sums.bytes_down,
+            spec, sums.accepted, weights, None, rows, rejected, sums.bytes_up, sums.bytes_down
         )
-
-    def _sum_in_process(
-        self,
-        transport: Transport,
-        call: Call,
-        message: Message,
-        cohort: IndexArray,
-        shares: Array,
-    ) -> MaskedSum:
-        """Return the sum of updates that arrived in the open, masked on this machine."""
-        secure = self.secure
-        goes_on = secure.was_released(transport, cohort, shares)
-        updates = call.update_spec.stack(transport.run_clients(call, message, cohort), shares)
-        senders = secure.releasable(transport, cohort, shares, updates.accepted)
-        rejected = updates.rejected
-        if len(updates.accepted) >= secure.needed(len(cohort)):
-            n_withheld = len(updates.accepted) - len(senders)
-            rejected = rejected + Counter({RejectReason.WITHHELD.value: n_withheld})
-
-        closed = MaskedSum(None, senders[:0], 0, 0, rejected)
-        if not len(senders):
-            self._end_session()
-            return closed
-        rows = updates.stacked()[np.isin(updates.accepted, senders)]
-        try:
-            unmasked = secure.sum_of_rows(
-                rows, senders, shares, cohort, _rows_of(transport, cohort), goes_on
-            )
-        except TooFewClients:
-            return closed
-        return MaskedSum(unmasked.total, senders, unmasked.bytes_up, unmasked.bytes_down, rejected)
 
     def objective(self, transport: Transport, x: Update, indices: IndexArray) -> float:
         """Return the mean objective of some clients, of which the server sees the sum.
@@ -463,59 +389,87 @@ class SumsOnly(PrivacyMechanism):
         It is nan if too few clients report one within the range.
         """
         shares = transport.weights[indices] / transport.weights[indices].sum()
-        threshold = self.secure.threshold or _two_thirds(int(np.count_nonzero(shares)))
+        threshold = self.threshold or _two_thirds(int(np.count_nonzero(shares)))
         if threshold > len(indices):
             return float("nan")
-        secure = replace(self.secure, threshold=threshold)
-        masked_sum_of = transport.masked_sum
-        if masked_sum_of is not None:
-            sums = masked_sum_of(None, x, indices, shares, secure)
-            total = sums.total
-            accepted = sums.accepted
-        else:
-            total, accepted = self._objectives_in_process(secure, transport, x, indices, shares)
-        if total is None:
+        secure = replace(self, threshold=threshold)
+        sums = secure._masked_sum(transport, None, x, indices, shares)
+        if sums.total is None:
             return float("nan")
 
-        value = float(secure.decoded(total)[0])
-        rounding = len(indices) * float(secure.resolution)
+        value = float(self.decoded(sums.total)[0])
+        rounding = len(indices) * float(self.resolution)
         if value < -rounding:  # a sum of losses is not below zero: some client sent no loss
             return float("nan")
-        return value / float(shares[accepted].sum())
+        return value / float(shares[sums.accepted].sum())
 
-    def _objectives_in_process(
+    def _masked_sum(
         self,
-        secure: SecureSum,
         transport: Transport,
-        x: Update,
-        indices: IndexArray,
+        call: Call | None,
+        message: Message,
+        cohort: IndexArray,
         shares: Array,
-    ) -> tuple[Array | None, IndexArray]:
-        """Return the sum of objectives that are at hand, and the positions of those in it."""
-        goes_on = secure.was_released(transport, indices, shares)
+    ) -> MaskedSum:
+        """Return the sum of a cohort's updates, or of its objectives if `call` is None.
+
+        It is the transport's own, if it has one. Otherwise what arrives in the open is masked on
+        this machine.
+        """
+        masked_sum_of = transport.masked_sum
+        if masked_sum_of is not None:
+            sums: MaskedSum = masked_sum_of(call, message, cohort, shares, self)
+            return sums
+
+        goes_on = self.was_released(transport, cohort, shares)
+        if call is None:
+            rows, present = self._objectives_in_range(transport, message, cohort)
+            rejected: Counter[str] = Counter()
+        else:
+            updates = call.update_spec.stack(transport.run_clients(call, message, cohort), shares)
+            rows = updates.stacked()
+            present = updates.accepted
+            rejected = updates.rejected
+        senders = self.releasable(transport, cohort, shares, present, is_objective=call is None)
+        if len(present) >= self.needed(len(cohort)):
+            n_withheld = len(present) - len(senders)
+            rejected = rejected + Counter({RejectReason.WITHHELD.value: n_withheld})
+
+        closed = MaskedSum(None, senders[:0], 0, 0, rejected)
+        if not len(senders):
+            if self.sessions is not None:
+                self.sessions.end()  # as after a sum over a network that is not opened
+            return closed
+        rows = rows[np.isin(present, senders)]
+        n_rows = sum(transport.info.n_rows[index] for index in cohort.tolist())
+        try:
+            unmasked = self.sum_of_rows(rows, senders, shares, cohort, int(n_rows), goes_on)
+        except TooFewClients:
+            return closed
+        return MaskedSum(unmasked.total, senders, unmasked.bytes_up, unmasked.bytes_down, rejected)
+
+    def _objectives_in_range(
+        self, transport: Transport, x: Update, indices: IndexArray
+    ) -> tuple[Array, IndexArray]:
+        """Return objectives as rows of one number, and whose they are as positions in `indices`."""
         reported, values = transport.objectives(x, indices)
-        in_range = np.abs(values) <= secure.range
+        in_range = np.abs(values) <= self.range
         # A client that never answers would send its objective only, and so in a set of its own.
         is_absent = np.isin(transport.info.client_ids, transport.absent_ids)
         present = np.flatnonzero(np.isin(indices, reported[in_range]) & ~is_absent[indices])
+        return values[np.isin(reported, indices[present]), None], present
 
-        accepted = secure.releasable(transport, indices, shares, present, is_objective=True)
-        if not len(accepted):
-            self._end_session()
-            return None, accepted
-        summands = values[np.isin(reported, indices[accepted])]
-        try:
-            unmasked = secure.sum_of_rows(
-                summands[:, None], accepted, shares, indices, _rows_of(transport, indices), goes_on
-            )
-        except TooFewClients:
-            return None, accepted[:0]
-        return unmasked.total, accepted
 
-    def _end_session(self) -> None:
-        """End the session of the clients, as after a sum over a network that is not opened."""
-        if self.secure.sessions is not None:
-            self.secure.sessions.end()
+def _warn_of_closed_sum(ledger: Ledger, n_present: int, cohort_size: int) -> None:
+    """Warn, once for each ledger, that a sum is not opened."""
+    if ledger.has_warned:
+        return
+    ledger.has_warned = True
+    warn_user(
+        f"a secure sum of {n_present} of {cohort_size} clients stays closed: beside the sums "
+        "of before it would tell of a single client; until those of before are back, rounds "
+        "are lost"
+    )
 
 
 def _repetition_in_words(exchange: Exchange) -> str:
@@ -526,11 +480,6 @@ def _repetition_in_words(exchange: Exchange) -> str:
         "nothing else is declared: if every number of an update changes with the message, say "
         'Exchange(..., repeats="never")'
     )
-
-
-def _rows_of(transport: Transport, indices: IndexArray) -> int:
-    """Return how many rows of data some clients have together."""
-    return int(sum(transport.info.n_rows[index] for index in indices.tolist()))
 
 
 def _two_thirds(n_clients: int) -> int:
