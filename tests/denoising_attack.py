@@ -65,7 +65,7 @@ def removes_noise(noise, private, n_members, message, candidates):
     context += np.ones(n_members, bool).tobytes()
     for candidate in candidates:
         for secret in secrets_from(candidate):
-            mechanism = replace(private, secret=secret).privacy
+            mechanism = replace(private, key=secret).privacy
             tried = mechanism.noise_on_sum(len(noise), n_members, 1, 0, context)
             if np.allclose(noise, tried, rtol=0, atol=1e-9 * scale):
                 return True

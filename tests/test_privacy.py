@@ -19,7 +19,7 @@ from scipy.stats import kstest, norm
 import fgmp
 from fgmp.data import Client, ProblemInfo
 from fgmp.method import Call, Streams
-from fgmp.privacy.noise import CalibratedNoise, NoisyMeans, RunSizes, spent
+from fgmp.privacy.noise import CalibratedNoise, spent
 from fgmp.run.faults import Corrupted
 from fgmp.run.serialization import to_wire
 
@@ -48,8 +48,8 @@ def prepared_noise(noise, n_clients, cohort_size, exchanges, rounds):
     )
 
 
-def calibrated_noise(noise, multiplier, n_clients, secret=SECRET):
-    return CalibratedNoise(noise, multiplier, RunSizes(n_clients, n_clients, 1), secret)
+def calibrated_noise(noise, multiplier, n_clients, key=SECRET):
+    return CalibratedNoise(noise, multiplier, n_clients, n_clients, 1, key)
 
 
 def simulate_with_noise(
@@ -149,7 +149,7 @@ def test_client_cannot_remove_the_noise(seed_of_noise):
     method = Curious(learning_rate=0.1)
     seed = 987_654_321_987
     noise = fgmp.GaussianNoise(2.0, 0.05, insecure_seed=seed_of_noise)
-    private = replace(prepared_noise(noise, FED.n_clients, FED.n_clients, 1, 2), secret=SECRET)
+    private = replace(prepared_noise(noise, FED.n_clients, FED.n_clients, 1, 2), key=SECRET)
     SEEN.clear()
     result = simulate_with_noise(method, FED, 2, noise, rng=seed)
     steps = [-0.1 * client.gradient(np.zeros(20)) for client in FED.clients]
@@ -185,7 +185,7 @@ def test_private_round_is_that_by_hand(then, fault, gone):
     noise = fgmp.GaussianNoise(2.0, 0.05, aggregator=then)
     small = fgmp.Federation.from_clients(FED.clients[:4], [1.0, 2.0, 3.0, 2.0], truth=FED.truth)
     contexts = []
-    honest = NoisyMeans.noise_on_sum
+    honest = CalibratedNoise.noise_on_sum
 
     def keeping(own, *given):
         contexts.append(given[-1])
@@ -193,7 +193,7 @@ def test_private_round_is_that_by_hand(then, fault, gone):
 
     with (
         mock.patch("secrets.token_bytes", bytes),  # the same secret for both
-        mock.patch.object(NoisyMeans, "noise_on_sum", keeping),
+        mock.patch.object(CalibratedNoise, "noise_on_sum", keeping),
     ):
         found = simulate_with_noise(
             method, small, 1, noise, faults=[FAULTS[fault](list(gone))] if fault else (), rng=3
@@ -251,7 +251,7 @@ def test_repeated_round_with_other_data_has_other_noise():
     other = [client.targets.copy() for client in FED.clients]
     other[2][0] += 0.01
     changed = fgmp.Federation.from_arrays([client.features for client in FED.clients], other)
-    private = replace(prepared_noise(fgmp.GaussianNoise(2.0, 0.5), 40, 40, 1, 1), secret=SECRET)
+    private = replace(prepared_noise(fgmp.GaussianNoise(2.0, 0.5), 40, 40, 1, 1), key=SECRET)
     method = fgmp.FedAvg(learning_rate=0.1)
     sums = []
     for federation in (FED, FED, changed):
@@ -373,7 +373,7 @@ def test_replacing_a_client_moves_a_sum_by_at_most_its_sensitivity(
     # Accounting takes seconds, and is not tested here.
     at_once = mock.patch("fgmp.privacy.noise.spent", lambda multiplier, *_: 1 / multiplier)
     silent = mock.patch.object(
-        NoisyMeans, "noise_on_sum", lambda self, length, *_: np.zeros(length)
+        CalibratedNoise, "noise_on_sum", lambda self, length, *_: np.zeros(length)
     )
     with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"), at_once, silent:
         plain = first_sum(ADDITIVE[name], before, (), noise, cohort_size)

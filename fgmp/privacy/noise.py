@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -167,10 +167,10 @@ class GaussianNoise(Aggregator):
             )
 
         multiplier = _smallest(is_enough)
-        sizes = RunSizes(n_clients, cohort_size, n_exchanges)
-        return CalibratedNoise(self, multiplier, sizes, self._new_secret())
+        key = self._new_key()
+        return CalibratedNoise(self, multiplier, n_clients, cohort_size, n_exchanges, key)
 
-    def _new_secret(self) -> bytes:
+    def _new_key(self) -> bytes:
         """Return a secret of 256 bits: of the operating system, or insecure, which is warned of."""
         if self.insecure_seed is None:
             return secrets.token_bytes(32)
@@ -201,84 +201,65 @@ def _smallest(is_enough: Callable[[float], bool]) -> float:
     return high
 
 
-class RunSizes(NamedTuple):
-    """What the accounting depends on: numbers of clients, and of exchanges in a round."""
-
-    n_clients: int
-    cohort_size: int
-    n_exchanges: int
-
-
 @dataclass(frozen=True)
-class CalibratedNoise(Aggregator):
-    """The noise of one run.
+class CalibratedNoise(Aggregator, PrivacyMechanism, ClientSampler):
+    """The noise of one run: the server sees, of each exchange, the mean of the clipped updates.
+
+    Cohorts and noise are drawn from a secret.
 
     Parameters
     ----------
     noise : GaussianNoise
     multiplier : float
         The z of `GaussianNoise`.
-    sizes : RunSizes
-        The run for which the multiplier is enough.
-    secret : bytes
-        Cohorts and noise are drawn from it.
+    n_clients, cohort_size, n_exchanges : int
+        Of the run for which the multiplier is enough; exchanges are those of a round.
+    key : bytes
+        What cohorts and noise are drawn from.
     """
 
     noise: GaussianNoise
     multiplier: float
-    sizes: RunSizes
-    secret: bytes = field(repr=False)
-
-    @property
-    def sampler(self) -> SecretSampler:
-        """The sampler that draws from the secret: cohorts that clients can guess hide nobody."""
-        return SecretSampler(self.secret)
-
-    @property
-    def privacy(self) -> NoisyMeans:
-        """The mechanism that shows the server means with noise."""
-        return NoisyMeans(self)
-
-    def with_secret(self, secret: bytes) -> CalibratedNoise:
-        """Return the noise of the run that a checkpoint has kept."""
-        return replace(self, secret=secret)
-
-    def __call__(self, updates: Updates) -> Array:
-        """Return the single row that the server sees, which is the mean with noise."""
-        return updates.values[0]
-
-
-@dataclass(frozen=True)
-class SecretSampler(ClientSampler):
-    """Draws cohorts uniformly without replacement, from a secret and not from the run's seed."""
-
-    secret: bytes = field(repr=False)
-
-    def draw(
-        self, streams: Streams, round_number: int, n_clients: int, cohort_size: int
-    ) -> IndexArray:
-        """Return the client indices of the cohort of a round, increasing."""
-        words = _secret_words(self.secret, n_clients, "cohort", round_number)
-        return np.sort(np.argsort(words, kind="stable")[:cohort_size])
-
-
-@dataclass(frozen=True)
-class NoisyMeans(PrivacyMechanism):
-    """The server sees, of each exchange, the mean of the clipped updates with noise.
-
-    Parameters
-    ----------
-    calibrated : CalibratedNoise
-    """
-
-    calibrated: CalibratedNoise
+    n_clients: int
+    cohort_size: int
+    n_exchanges: int
+    key: bytes = field(repr=False)
 
     spends_epsilon = True
 
     @property
     def secret(self) -> bytes:
-        """The secret of cohorts and noise: a run that resumes repeats them."""
-        return self.calibrated.secret
+        """The key: a run that resumes repeats its cohorts and its noise."""
+        return self.key
+
+    @property
+    def sampler(self) -> CalibratedNoise:
+        """What draws the cohorts: itself."""
+        return self
+
+    @property
+    def privacy(self) -> CalibratedNoise:
+        """What shows the server means with noise: itself."""
+        return self
+
+    def with_secret(self, secret: bytes) -> CalibratedNoise:
+        """Return the noise of the run that a checkpoint has kept."""
+        return replace(self, key=secret)
+
+    def __call__(self, updates: Updates) -> Array:
+        """Return the single row that the server sees, which is the mean with noise."""
+        return updates.values[0]
+
+    def draw(
+        self, streams: Streams, round_number: int, n_clients: int, cohort_size: int
+    ) -> IndexArray:
+        """Return the client indices of the cohort of a round, increasing.
+
+        They are uniform without replacement, by the secret and not by the run's seed: cohorts that
+        clients can guess hide nobody.
+        """
+        words = _secret_words(self.key, n_clients, "cohort", round_number)
+        return np.sort(np.argsort(words, kind="stable")[:cohort_size])
 
     def visible_info(self, info: ProblemInfo) -> ProblemInfo:
         """Return the information without numbers of rows and weights, which are data."""
@@ -289,7 +270,7 @@ class NoisyMeans(PrivacyMechanism):
         self, transport: Transport, call: Call, message: Message, cohort: IndexArray
     ) -> Updates:
         """Return one row: centre + (sum of the clipped + noise) / L. Nothing tells who answered."""
-        inner = self.calibrated.noise.aggregator
+        inner = self.noise.aggregator
         if isinstance(inner, SecureSum) and transport.masked_sum is not None:
             raise ValueError(
                 "aggregator is GaussianNoise(aggregator=SecureSum()) over machines; expected one "
@@ -340,9 +321,15 @@ class NoisyMeans(PrivacyMechanism):
 
     def extra_metrics(self, rounds_done: int) -> dict[str, float]:
         """Return the epsilon that these rounds have spent."""
-        calibrated = self.calibrated
-        delta = calibrated.noise.delta
-        return {"epsilon": spent(calibrated.multiplier, *calibrated.sizes, rounds_done, delta)}
+        epsilon = spent(
+            self.multiplier,
+            self.n_clients,
+            self.cohort_size,
+            self.n_exchanges,
+            rounds_done,
+            self.noise.delta,
+        )
+        return {"epsilon": epsilon}
 
     def clipped(self, update: Array, exchange_index: int) -> Array:
         """Return x_i, no longer than C; zero if its norm is no finite number."""
@@ -372,15 +359,15 @@ class NoisyMeans(PrivacyMechanism):
             other noise, but with an insecure seed, whose noise would otherwise change with the last
             bit of a message.
         """
-        noise = self.calibrated.noise
-        digest = hashlib.sha256(release).hexdigest() if noise.insecure_seed is None else ""
-        words = _secret_words(self.secret, length, "noise", round_number, exchange_index, digest)
+        is_secure = self.noise.insecure_seed is None
+        digest = hashlib.sha256(release).hexdigest() if is_secure else ""
+        words = _secret_words(self.key, length, "noise", round_number, exchange_index, digest)
         uniform = ((words >> np.uint64(11)) + 0.5) * 2.0**-53
-        scale = self.calibrated.multiplier * 2 * self._clip(exchange_index) / cohort_size
+        scale = self.multiplier * 2 * self._clip(exchange_index) / cohort_size
         return np.asarray(ndtri(uniform) * scale)
 
     def _clip(self, exchange_index: int) -> float:
-        clips = self.calibrated.noise.clips
+        clips = self.noise.clips
         return clips[min(exchange_index, len(clips) - 1)]
 
 
