@@ -484,7 +484,7 @@ def test_masks_are_the_stream_of_chacha20_and_keys_are_derived_by_hkdf():
 
 def keys_of(n_clients, seed=0):
     rng = np.random.default_rng(seed)
-    return [rng.bytes(size) for _ in range(n_clients) for size in (16, 32)]
+    return [rng.bytes(16 + 32)[16:] for _ in range(n_clients)]
 
 
 def neighbours_in(n_clients, seed=0):
@@ -569,7 +569,7 @@ def test_a_client_with_too_few_neighbours_left_loses_the_round_and_nothing_is_op
     vectors = [np.zeros(2, np.uint64)] * n_clients
     for client in range(n_clients):
         sessions.key_pairs[client] = KeyPair()
-    keys = [text for pair in sessions.key_pairs.values() for text in (bytes(16), pair.public)]
+    keys = [pair.public for pair in sessions.key_pairs.values()]
     holders = Neighbourhoods(keys, 110).holders_of(VICTIM)
     gone = [holder for holder in holders if holder != VICTIM][:70]
     with pytest.raises(TooFewClients):

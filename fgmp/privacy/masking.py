@@ -128,10 +128,6 @@ class Unmasked(NamedTuple):
     n_messages: int = 0
 
 
-class _BeginAnew(Exception):
-    """A sum cannot go on in its session, and nothing of it was opened."""
-
-
 @dataclass
 class Sessions:
     """What outlasts a sum, of one run: the sessions in which everybody has replied, and keys.
@@ -293,25 +289,25 @@ def sum_under_masks(
     if session is None and goes_on and not sessions.has_ended:
         keys = [sessions.public_keys[i] for i in cohort if i in sessions.public_keys]
         if len(keys) == n_clients:
-            session = sessions.whole[identity] = _Session.of_everybody(keys)
+            session = sessions.whole[identity] = _Session(secrets.token_hex(8), keys)
     if session is not None and goes_on:
-        try:
-            return server.later_sum(session)
-        except _BeginAnew:
-            sessions.end()
+        unmasked = server.later_sum(session)
+        if unmasked is not None:
+            return unmasked
+        sessions.end()
 
     excluded: frozenset[int] = frozenset()
     while True:
         members = [position for position in range(n_clients) if position not in excluded]
         try:
-            session = server.begin(members)
-            unmasked = server.first_sum(session)
+            shares = server.share_secrets(members)
+            unmasked = server.first_sum(shares)
         except TooFewClients:
             sessions.end()
             raise
         if not unmasked.excluded:
-            if session.is_whole and not excluded:
-                sessions.whole[identity] = session
+            if shares.is_whole and not excluded:
+                sessions.whole[identity] = _Session(shares.session)
             else:
                 sessions.end()
             return unmasked._replace(excluded=excluded)
@@ -320,45 +316,52 @@ def sum_under_masks(
 
 @dataclass
 class _Session:
-    """What the server holds of a session.
+    """What outlasts a sum: a session in which sums are of everybody, or stay closed.
 
     Attributes
     ----------
     name : str
+    keys : sequence of bytes
+        The public keys of all, if they agree on masks without shares, with the first sum.
+    number : int
+        Of the last sum.
+    """
+
+    name: str
+    keys: Sequence[bytes] = ()
+    number: int = 0
+
+
+@dataclass
+class _Shares:
+    """What the server holds in the first sum of a session with shares.
+
+    Attributes
+    ----------
+    session : str
+        The name of the session.
     senders : list of int
         The clients that shared their secrets, increasing.
     holders : dict of int to list of int
         Of each sender: who received shares of its secrets, in the order of their numbers.
-    share_threshold : int
+    threshold : int
         How many shares open a secret.
     wrapped : dict of int to bytes
-        Of each sender the keys of its pairs' masks in the first sum, under its wrapping secret: 32
-        bytes for each other holder, in their order.
+        Of each sender the keys of its pairs' masks, under its wrapping secret: 32 bytes for each
+        other holder, in their order.
     received : dict of int to list of bytes
         Of each sender the encrypted shares that it has to receive.
     is_whole : bool
         Whether everybody has replied to everything.
-    number : int
-        Of the last sum.
-    keys : sequence of bytes
-        The public keys of all, if they agree on masks without shares, with the first sum.
     """
 
-    name: str
+    session: str
     senders: list[int]
     holders: dict[int, list[int]]
-    share_threshold: int
+    threshold: int
     wrapped: dict[int, bytes]
     received: dict[int, list[bytes]]
     is_whole: bool
-    number: int = 0
-    keys: Sequence[bytes] = ()
-
-    @classmethod
-    def of_everybody(cls, keys: Sequence[bytes]) -> "_Session":
-        """Return a new session without shares, in which sums are of everybody or stay closed."""
-        everybody = list(range(len(keys)))
-        return cls(secrets.token_hex(8), everybody, {}, 0, {}, {}, is_whole=True, keys=keys)
 
     def partners(self, position: int) -> list[int]:
         """Return the neighbours of a sender that shared secrets, too, and itself, increasing."""
@@ -366,96 +369,70 @@ class _Session:
         return [holder for holder in self.holders[position] if holder in senders]
 
 
+@dataclass
 class _Server:
-    """The server's part in one sum, and what has travelled."""
+    """The server's part in one sum, and what has travelled. Parameters as in `sum_under_masks`."""
 
-    def __init__(
-        self,
-        trip: Trip,
-        n_clients: int,
-        threshold: int,
-        releasable: Callable[[IndexArray], IndexArray],
-        about: bytes,
-    ) -> None:
-        self.trip = trip
-        self.n_clients = n_clients
-        self.threshold = threshold
-        self.releasable = releasable
-        self.about = about
-        self.bytes_up = 0
-        self.bytes_down = 0
-        self.n_messages = 0
+    trip: Trip
+    n_clients: int
+    threshold: int
+    releasable: Callable[[IndexArray], IndexArray]
+    about: bytes
+    bytes_up: int = 0
+    bytes_down: int = 0
+    n_messages: int = 0
 
-    def begin(self, members: list[int]) -> _Session:
-        """Return a new session: AdvertiseKeys and ShareKeys."""
+    def share_secrets(self, members: list[int]) -> _Shares:
+        """Begin a session in which secrets are shared: AdvertiseKeys and ShareKeys."""
         name = secrets.token_hex(8)
         # AdvertiseKeys: everybody learns everybody's nonce and public key.
-        advertised = self._replies(
-            Request("advertise_keys", name, {i: {} for i in members}, dict.fromkeys(members, 2))
+        nobody: Mapping[str, Any] = {}
+        advertised = self._texts(
+            "advertise_keys", name, dict.fromkeys(members, nobody), dict.fromkeys(members, 2)
         )
         positions = sorted(advertised)
         keys = [text for position in positions for text in advertised[position]]
-        bytes_keys = sum(map(len, keys))
-        self.bytes_up += bytes_keys
-        self.bytes_down += len(positions) * bytes_keys
+        self.bytes_down += len(positions) * sum(map(len, keys))
 
         # ShareKeys: encrypted shares go through the server, each to its receiver.
-        neighbourhoods = Neighbourhoods(keys, self.threshold)
+        neighbourhoods = Neighbourhoods(keys[1::2], self.threshold)
         holders = {
             position: [positions[holder] for holder in neighbourhoods.holders_of(index)]
             for index, position in enumerate(positions)
         }
-        question = {
-            "positions": positions,
-            "keys": keys,
-            "threshold": self.threshold,
-        }
-        texts = self._replies(
-            Request(
-                "share_keys",
-                name,
-                dict.fromkeys(positions, question),
-                {position: len(holders[position]) for position in positions},
-            )
-        )
-        self.bytes_up += _size(texts)
+        question = {"positions": positions, "keys": keys, "threshold": self.threshold}
+        n_texts = {position: len(of_position) for position, of_position in holders.items()}
+        texts = self._texts("share_keys", name, dict.fromkeys(positions, question), n_texts)
         senders = sorted(texts)
-        session = _Session(
-            name,
-            senders,
-            {position: holders[position] for position in senders},
-            neighbourhoods.threshold,
-            wrapped={},
-            received={position: [] for position in senders},
-            is_whole=len(senders) == self.n_clients,
-        )
+        wrapped: dict[int, bytes] = {}
+        received: dict[int, list[bytes]] = {position: [] for position in senders}
         for sender in senders:  # increasing, so that receivers know whose text is whose
+            wrapped[sender] = b""
             for receiver, text in zip(holders[sender], texts[sender], strict=True):
-                if receiver in session.received:
-                    session.received[receiver].append(text[:-SEED])
-            session.wrapped[sender] = b"".join(
-                text[-SEED:].ljust(SEED, b"\0")
-                for receiver, text in zip(holders[sender], texts[sender], strict=True)
-                if receiver != sender
-            )
-        self.bytes_down += _size(session.received)
-        return session
+                if receiver in received:
+                    received[receiver].append(text[:-SEED])
+                if receiver != sender:
+                    wrapped[sender] += text[-SEED:].ljust(SEED, b"\0")
+        self.bytes_down += _size(received)
+        is_whole = len(senders) == self.n_clients
+        threshold = neighbourhoods.threshold
+        return _Shares(name, senders, holders, threshold, wrapped, received, is_whole)
 
-    def first_sum(self, session: _Session) -> Unmasked:
+    def first_sum(self, shares: _Shares) -> Unmasked:
         """Return the first sum of a session; or no sum, if there are clients to exclude."""
         arguments = {
             position: {
                 "number": 0,
-                "senders": session.senders,
-                "received": session.received[position],
+                "senders": shares.senders,
+                "received": shares.received[position],
             }
-            for position in session.senders
+            for position in shares.senders
         }
-        replies = self._uploads(session, arguments)
+        replies = self._uploads(shares.session, arguments)
         self._check_enough(replies)
         masked = {position: vector for position, (vector, _) in replies.items()}
         complaints = {position: unopened for position, (_, unopened) in replies.items()}
-        excluded = self._senders_to_exclude(session, complaints)
+        excluded = _senders_to_exclude(shares, complaints)
         if excluded:
             no_sum = np.zeros(0, np.uint64)
             return self._unmasked(no_sum, [], masked)._replace(excluded=excluded)
@@ -466,31 +443,22 @@ class _Server:
                 f"a sum of {len(masked)} of {self.n_clients} clients would tell of single ones; "
                 "expected the former"
             )
-        session.is_whole &= uploaded == session.senders and not any(complaints.values())
-        total = self._unmask(session, masked, uploaded)
-        session.received = {}
-        session.wrapped = {}
-        return self._unmasked(total, uploaded, masked)
+        shares.is_whole &= uploaded == shares.senders and not any(complaints.values())
+        return self._unmasked(self._unmask(shares, masked, uploaded), uploaded, masked)
 
-    def later_sum(self, session: _Session) -> Unmasked:
-        """Return another sum of a session, of everybody.
-
-        Raises
-        ------
-        _BeginAnew
-            If not everybody is in it, or may be.
-        """
+    def later_sum(self, session: _Session) -> Unmasked | None:
+        """Return another sum of a session; None if not everybody is in it, or may be."""
         session.number += 1
-        everybody = session.senders
+        everybody = list(range(self.n_clients))
         # It is asked first, because the uploads alone open the sum.
         if self.releasable(np.array(everybody)).tolist() != everybody:
-            raise _BeginAnew
+            return None
         question = {"number": session.number, "senders": [], "received": []}
         keys = session.keys if session.number == 1 else ()
-        self.bytes_down += len(everybody) * sum(map(len, keys))
-        replies = self._uploads(session, dict.fromkeys(everybody, question), keys)
-        if len(replies) < len(everybody):
-            raise _BeginAnew
+        self.bytes_down += self.n_clients * sum(map(len, keys))
+        replies = self._uploads(session.name, dict.fromkeys(everybody, question), keys)
+        if len(replies) < self.n_clients:
+            return None
         masked = {position: vector for position, (vector, _) in replies.items()}
         total = np.add.reduce([masked[position] for position in everybody])
         return self._unmasked(total, everybody, masked)
@@ -505,10 +473,17 @@ class _Server:
             n_messages=self.n_messages,
         )
 
-    def _replies(self, request: Request) -> Replies:
-        """Return the replies of a trip; raise `TooFewClients` if there are too few."""
-        replies = self.trip(request)
+    def _texts(
+        self,
+        trip: str,
+        session: str,
+        arguments: Mapping[int, Mapping[str, Any]],
+        n_texts: Mapping[int, int],
+    ) -> dict[int, list[bytes]]:
+        """Return the texts of a trip; raise `TooFewClients` if there are too few."""
+        replies = self.trip(Request(trip, session, arguments, n_texts))
         self.n_messages += len(replies)
+        self.bytes_up += _size(replies)
         self._check_enough(replies)
         return replies
 
@@ -521,7 +496,7 @@ class _Server:
 
     def _uploads(
         self,
-        session: _Session,
+        session: str,
         arguments: Mapping[int, Mapping[str, Any]],
         keys: Sequence[bytes] = (),
     ) -> dict[int, tuple[Array, Sequence[int]]]:
@@ -529,73 +504,42 @@ class _Server:
 
         This is MaskedInputCollection.
         """
-        replies = self.trip(Request("masked_input", session.name, arguments, {}, keys))
+        replies = self.trip(Request("masked_input", session, arguments, {}, keys))
         self.n_messages += len(replies)
         self.bytes_up += sum(vector.nbytes for vector, _ in replies.values())
         return replies
 
-    def _senders_to_exclude(
-        self, session: _Session, complaints: Mapping[int, Sequence[int]]
-    ) -> frozenset[int]:
-        """Return the senders whose shares fewer clients than the threshold could decrypt.
-
-        Parameters
-        ----------
-        session : _Session
-        complaints : mapping of int to sequence of int
-            Of each client that uploaded, the senders whose shares it could not decrypt. Names of
-            others than its neighbours do not count.
-        """
-        counts = Counter(
-            sender
-            for position, unopened in complaints.items()
-            for sender in set(unopened) & set(session.holders[position])
-        )
-        excluded = []
-        for sender, count in counts.items():
-            n_holders = sum(holder in complaints for holder in session.holders.get(sender, ()))
-            if n_holders - count < session.share_threshold:
-                excluded.append(sender)
-        return frozenset(excluded)
-
-    def _unmask(self, session: _Session, masked: Mapping[int, Array], uploaded: list[int]) -> Array:
+    def _unmask(self, shares: _Shares, masked: Mapping[int, Array], uploaded: list[int]) -> Array:
         """Return the sum of the vectors that were uploaded, without their masks: Unmasking.
 
         Of a client whose vector is in the sum the holders open their shares of the seed of the
         self-mask, of another client those of its wrapping secret.
         """
-        partners = {position: session.partners(position) for position in session.senders}
+        partners = {position: shares.partners(position) for position in shares.senders}
         question = {"uploaded": uploaded}
-        shares = self._replies(
-            Request(
-                "unmask",
-                session.name,
-                dict.fromkeys(uploaded, question),
-                {position: len(partners[position]) for position in uploaded},
-            )
-        )
-        self.bytes_up += _size(shares)
-        self.bytes_down += len(shares) * 4 * len(uploaded)
-        session.is_whole &= len(shares) == len(uploaded)
+        n_texts = {position: len(partners[position]) for position in uploaded}
+        opened = self._texts("unmask", shares.session, dict.fromkeys(uploaded, question), n_texts)
+        self.bytes_down += len(opened) * 4 * len(uploaded)
+        shares.is_whole &= len(opened) == len(uploaded)
 
-        opened: dict[int, dict[int, bytes]] = {position: {} for position in session.senders}
-        for holder, texts in shares.items():
+        shares_of: dict[int, dict[int, bytes]] = {position: {} for position in shares.senders}
+        for holder, texts in opened.items():
             for position, share in zip(partners[holder], texts, strict=True):
                 if share:
-                    opened[position][holder] = share
-        secrets_of = {
-            position: self._combine(session, position, shares_of)
-            for position, shares_of in opened.items()
+                    shares_of[position][holder] = share
+        secret_of = {
+            position: _combined(shares, position, of_holders)
+            for position, of_holders in shares_of.items()
         }
 
         total = np.zeros_like(masked[uploaded[0]])
         for position in uploaded:
             total += masked[position]
-            total -= self_mask(secrets_of[position], total)
+            total -= self_mask(secret_of[position], total)
         is_uploaded = set(uploaded)
-        for position in sorted(set(session.senders) - is_uploaded):
-            keys = under_wrapping_secret(session.wrapped[position], secrets_of[position])
-            others = [other for other in session.holders[position] if other != position]
+        for position in sorted(set(shares.senders) - is_uploaded):
+            keys = under_wrapping_secret(shares.wrapped[position], secret_of[position])
+            others = [other for other in shares.holders[position] if other != position]
             for index, other in enumerate(others):
                 if other not in is_uploaded:
                     continue
@@ -604,18 +548,40 @@ class _Server:
                 total += mask if other > position else -mask
         return total
 
-    def _combine(self, session: _Session, position: int, shares: Mapping[int, bytes]) -> bytes:
-        """Return the secret of a client, from shares of it by their holders."""
-        if len(shares) < session.share_threshold:
-            raise TooFewClients(
-                f"{len(shares)} shares of a client's secret are left; expected at least "
-                f"{session.share_threshold}, the threshold"
-            )
-        usable = sorted(shares.items())[: session.share_threshold]
-        number_of = {holder: index for index, holder in enumerate(session.holders[position], 1)}
-        return combine_shares(
-            [number_of[holder] for holder, _ in usable], [share for _, share in usable]
+
+def _senders_to_exclude(shares: _Shares, complaints: Mapping[int, Sequence[int]]) -> frozenset[int]:
+    """Return the senders whose shares fewer clients than the threshold could decrypt.
+
+    Parameters
+    ----------
+    shares : _Shares
+    complaints : mapping of int to sequence of int
+        Of each client that uploaded, the senders whose shares it could not decrypt. Names of others
+        than its neighbours do not count.
+    """
+    counts = Counter(
+        sender
+        for position, unopened in complaints.items()
+        for sender in set(unopened) & set(shares.holders[position])
+    )
+    excluded = []
+    for sender, count in counts.items():
+        n_holders = sum(holder in complaints for holder in shares.holders.get(sender, ()))
+        if n_holders - count < shares.threshold:
+            excluded.append(sender)
+    return frozenset(excluded)
+
+
+def _combined(shares: _Shares, position: int, of_holders: Mapping[int, bytes]) -> bytes:
+    """Return the secret of a client, from shares of it by their holders."""
+    if len(of_holders) < shares.threshold:
+        raise TooFewClients(
+            f"{len(of_holders)} shares of a client's secret are left; expected at least "
+            f"{shares.threshold}, the threshold"
         )
+    usable = sorted(of_holders.items())[: shares.threshold]
+    number_of = {holder: number for number, holder in enumerate(shares.holders[position], 1)}
+    return combine_shares([number_of[holder] for holder, _ in usable], [text for _, text in usable])
 
 
 def _size(texts: Mapping[int, list[bytes]]) -> int:

@@ -114,19 +114,18 @@ class Neighbourhoods:
 
     Parameters
     ----------
-    keys : sequence of bytes
-        What the clients of the session advertised, in their order: a nonce and a public key of
-        each.
+    public_keys : sequence of bytes
+        Of the clients of the session, in their order.
     threshold : int
         How many clients have to stay in a sum.
     """
 
-    def __init__(self, keys: Sequence[bytes], threshold: int) -> None:
-        self.n_clients = len(keys) // 2
+    def __init__(self, public_keys: Sequence[bytes], threshold: int) -> None:
+        self.n_clients = len(public_keys)
         self.degree, self.threshold = sharing_of(self.n_clients, threshold)
         self.is_complete = self.degree >= self.n_clients - 1
         if not self.is_complete:
-            digest = hashlib.sha256(b"fgmp ring" + b"".join(keys[1::2])).digest()
+            digest = hashlib.sha256(b"fgmp ring" + b"".join(public_keys)).digest()
             self._ring, self._index_on_ring = _ring_of(digest, self.n_clients)
 
     def holders_of(self, index: int) -> list[int]:

@@ -20,6 +20,7 @@ import hmac
 import secrets
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -132,7 +133,7 @@ class SecAggClient:
         if keys[2 * index : 2 * index + 2] != [self.kept["nonce"], self.keys.public]:
             raise ValueError("keys has another key of this client; expected the one it advertised")
 
-        neighbourhoods = Neighbourhoods(keys, threshold)
+        neighbourhoods = Neighbourhoods(keys[1::2], threshold)
         indices = neighbourhoods.holders_of(index)
         holders = [positions[holder] for holder in indices]
         pairs = [
@@ -149,7 +150,7 @@ class SecAggClient:
             "positions": positions,
             "threshold": threshold,
             "share_threshold": neighbourhoods.threshold,
-            "holders": holders,
+            "partners": holders,  # of whom only senders stay
             "encryption_keys": [pair.encryption for pair in pairs],  # until the first sum
             "first_mask_keys": [pair.first_masks for pair in pairs],  # until the first sum
             "mask_keys": [pair.later_masks for pair in pairs],
@@ -185,8 +186,7 @@ class SecAggClient:
                 f"keys has {len(keys)} keys for the session {session!r}; expected two at least, "
                 "among them that of this client, and a session that has not begun"
             )
-        neighbourhoods = Neighbourhoods([text for key in keys for text in (b"", key)], len(keys))
-        partners = neighbourhoods.holders_of(self.position)
+        partners = Neighbourhoods(keys, len(keys)).holders_of(self.position)
         purpose = b"masks of everybody" + _extracted(session.encode()) + self.about
         self.kept = {
             "about": self.about,
@@ -275,24 +275,17 @@ class SecAggClient:
         kept = self.kept
         self._check_who_stays("senders", senders, kept["positions"])
         is_sender = set(senders)
-        kept_indices = [i for i, holder in enumerate(kept["holders"]) if holder in is_sender]
-        partners = [kept["holders"][i] for i in kept_indices]
-        partner_shares = []
-        for i, text in zip(kept_indices, received, strict=True):
-            partner = kept["holders"][i]
-            is_own = partner == self.position
-            partner_shares.append(
-                kept.pop("shares")
-                if is_own
-                else self._decrypted(kept["encryption_keys"][i], partner, text)
-            )
-        del kept["encryption_keys"]
+        stays = [partner in is_sender for partner in kept["partners"]]
+        for name in ("partners", "encryption_keys", "first_mask_keys", "mask_keys"):
+            kept[name] = list(compress(kept[name], stays))
         kept["senders"] = senders
-        kept["partners"] = partners
-        kept["partner_shares"] = partner_shares
-        for name in ("first_mask_keys", "mask_keys"):
-            kept[name] = [kept[name][i] for i in kept_indices]
-        shares_of = zip(partners, partner_shares, strict=True)
+        own = kept.pop("shares")
+        keys = kept.pop("encryption_keys")
+        kept["partner_shares"] = [
+            own if partner == self.position else self._decrypted(key, partner, text)
+            for partner, key, text in zip(kept["partners"], keys, received, strict=True)
+        ]
+        shares_of = zip(kept["partners"], kept["partner_shares"], strict=True)
         return [partner for partner, shares in shares_of if not shares]
 
     def _check_who_stays(self, name: str, positions: list[int], known: list[int]) -> None:
@@ -307,7 +300,7 @@ class SecAggClient:
                 f"{name} is {positions}; expected at least {self.kept['threshold']} of {known}, "
                 f"{self.position} among them"
             )
-        n_neighbours = len(staying.intersection(self.kept["holders"]))
+        n_neighbours = len(staying.intersection(self.kept["partners"]))
         if n_neighbours < self.kept["share_threshold"]:
             raise ValueError(
                 f"{name} has {n_neighbours} of those that hold shares of this client; expected at "
