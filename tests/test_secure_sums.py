@@ -9,10 +9,11 @@ from cases import METHODS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from malformed_updates import not_finite
+from masked_sums import masked_sum
 from scipy.stats import chisquare
 
 import fgmp
-from fgmp.privacy.masking import Sessions, TooFewClients, masked_sum
+from fgmp.privacy.masking import Sessions, TooFewClients
 from fgmp.privacy.secagg_client import TRIPS
 from fgmp.run.faults import Corrupted
 

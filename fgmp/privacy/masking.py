@@ -38,8 +38,8 @@ neighbours open the wrapping secret, which tells the masks of that sum and nothi
 others. They take part in no further sum of that session, and two clients agree on other masks in
 each session, because each adds a nonce of its own.
 
-`masked_sum` carries the messages on this machine, `fgmp.flower` over a network; the code that
-decides is the same. Masks come from the random numbers of the operating system and leave no trace
+`Sessions.trip_here` carries the messages on this machine, `fgmp.flower` over a network; the code
+that decides is the same. Masks come from the random numbers of the operating system and leave no trace
 in the sum. Keys are X25519, shares are encrypted by ChaCha20-Poly1305, masks are the stream of
 ChaCha20, all by `cryptography`; what is derived, is by HKDF with SHA-256 (RFC 5869); secrets are
 split by Shamir's scheme (`fgmp.privacy.secret_sharing`).
@@ -57,7 +57,6 @@ from ..sparse_model import Array, IndexArray
 from .neighbours import Neighbourhoods
 from .secagg_client import (
     SEED,
-    TRIPS,
     KeyPair,
     SecAggClient,
     first_mask_key,
@@ -111,21 +110,15 @@ class Unmasked(NamedTuple):
         Positions of the clients whose vectors are in it, increasing.
     bytes_up, bytes_down : int
         Of all trips.
-    masked : dict of int to ndarray
-        What the server held of each client's vector.
     excluded : frozenset of int
         Clients that were left out, because too many others could not decrypt their shares.
-    n_messages : int
-        Replies of clients, in all trips.
     """
 
     total: Array
     uploaded: IndexArray
     bytes_up: int
     bytes_down: int
-    masked: dict[int, Array]
     excluded: frozenset[int] = frozenset()
-    n_messages: int = 0
 
 
 @dataclass
@@ -168,76 +161,45 @@ class Sessions:
             self.key_pairs[client_id] = KeyPair()
         return self.key_pairs[client_id]
 
+    def trip_here(
+        self, vectors: Mapping[int, Array], client_ids: Sequence[int], about: bytes = b""
+    ) -> Trip:
+        """Return what carries trips to clients on this machine.
+
+        Parameters
+        ----------
+        vectors : mapping of int to ndarray of unsigned integers
+            What is summed, by the position of the client. A client without a vector is lost before
+            "masked_input".
+        client_ids : sequence of int
+            Of the clients at the positions.
+        about : bytes
+            As in `sum_under_masks`.
+        """
+
+        def trip(request: Request) -> Replies:
+            replies = {}
+            for position, arguments in request.arguments.items():
+                if request.trip == "masked_input" and position not in vectors:
+                    continue
+                own = request.session, position
+                if request.trip == "advertise_keys" or request.keys:
+                    pair = self.key_pair(client_ids[position])
+                    self.clients[own] = SecAggClient(position, pair, about=about)
+                client = self.clients[own]
+                client.vector = vectors.get(position)
+                if request.keys:
+                    client.agree(request.session, request.keys)
+                replies[position] = getattr(client, request.trip)(**arguments)
+            return replies
+
+        return trip
+
     def end(self) -> None:
         """Forget all sessions, because something went wrong."""
         self.whole.clear()
         self.clients.clear()
         self.has_ended = True
-
-
-def masked_sum(
-    vectors: Sequence[Array],
-    threshold: int,
-    lost: Mapping[int, str],
-    sessions: Sessions | None = None,
-    client_ids: Sequence[int] | None = None,
-    about: bytes = b"",
-    goes_on: bool = True,
-) -> Unmasked:
-    """Return the sum of vectors, of which the server sees each under masks only.
-
-    Parameters
-    ----------
-    vectors : sequence of ndarray of unsigned integers
-        One for each client.
-    threshold : int
-        How many clients must stay to the end. As many clients together could open the mask of
-        another.
-    lost : mapping of int to str
-        Before which trip a client is lost. If it is lost before "unmask", the last, its vector is
-        in the sum.
-    sessions : Sessions, optional
-        Of the run.
-    client_ids : sequence of int, optional
-        Whose vectors these are; by default their positions.
-    about, goes_on
-        As in `sum_under_masks`.
-
-    Raises
-    ------
-    TooFewClients
-        If fewer clients than the threshold stay.
-    """
-    sessions = Sessions() if sessions is None else sessions
-    ids = list(range(len(vectors))) if client_ids is None else [int(i) for i in client_ids]
-    clients = sessions.clients
-    order = list(TRIPS)
-
-    def trip(request: Request) -> Replies:
-        replies = {}
-        for position, arguments in request.arguments.items():
-            is_lost = position in lost and order.index(lost[position]) <= order.index(request.trip)
-            if is_lost:
-                continue
-            if request.trip == "advertise_keys" or request.keys:
-                pair = sessions.key_pair(ids[position])
-                clients[request.session, position] = SecAggClient(position, pair, about=about)
-            client = clients[request.session, position]
-            client.vector = vectors[position]
-            if request.keys:
-                client.agree(request.session, request.keys)
-            replies[position] = getattr(client, request.trip)(**arguments)
-        return replies
-
-    return sum_under_masks(
-        trip,
-        len(vectors),
-        threshold,
-        about=about,
-        sessions=sessions,
-        cohort=tuple(ids),
-        goes_on=goes_on,
-    )
 
 
 def sum_under_masks(
@@ -296,22 +258,16 @@ def sum_under_masks(
             return unmasked
         sessions.end()
 
-    excluded: frozenset[int] = frozenset()
-    while True:
-        members = [position for position in range(n_clients) if position not in excluded]
-        try:
-            shares = server.share_secrets(members)
-            unmasked = server.first_sum(shares)
-        except TooFewClients:
-            sessions.end()
-            raise
-        if not unmasked.excluded:
-            if shares.is_whole and not excluded:
-                sessions.whole[identity] = _Session(shares.session)
-            else:
-                sessions.end()
-            return unmasked._replace(excluded=excluded)
-        excluded |= unmasked.excluded
+    try:
+        unmasked, session = server.first_sum()
+    except TooFewClients:
+        sessions.end()
+        raise
+    if session is None:
+        sessions.end()
+    else:
+        sessions.whole[identity] = session
+    return unmasked
 
 
 @dataclass
@@ -380,7 +336,6 @@ class _Server:
     about: bytes
     bytes_up: int = 0
     bytes_down: int = 0
-    n_messages: int = 0
 
     def share_secrets(self, members: list[int]) -> _Shares:
         """Begin a session in which secrets are shared: AdvertiseKeys and ShareKeys."""
@@ -418,33 +373,35 @@ class _Server:
         threshold = neighbourhoods.threshold
         return _Shares(name, senders, holders, threshold, wrapped, received, is_whole)
 
-    def first_sum(self, shares: _Shares) -> Unmasked:
-        """Return the first sum of a session; or no sum, if there are clients to exclude."""
-        arguments = {
-            position: {
-                "number": 0,
-                "senders": shares.senders,
-                "received": shares.received[position],
+    def first_sum(self) -> tuple[Unmasked, _Session | None]:
+        """Return the first sum of a session, and the session if it may go on."""
+        excluded: frozenset[int] = frozenset()
+        while True:
+            members = [position for position in range(self.n_clients) if position not in excluded]
+            shares = self.share_secrets(members)
+            arguments = {
+                position: {"number": 0, "senders": shares.senders, "received": received}
+                for position, received in shares.received.items()
             }
-            for position in shares.senders
-        }
-        replies = self._uploads(shares.session, arguments)
-        self._check_enough(replies)
-        masked = {position: vector for position, (vector, _) in replies.items()}
-        complaints = {position: unopened for position, (_, unopened) in replies.items()}
-        excluded = _senders_to_exclude(shares, complaints)
-        if excluded:
-            no_sum = np.zeros(0, np.uint64)
-            return self._unmasked(no_sum, [], masked)._replace(excluded=excluded)
+            replies = self._uploads(shares.session, arguments)
+            self._check_enough(replies)
+            complaints = {position: unopened for position, (_, unopened) in replies.items()}
+            newly_excluded = _senders_to_exclude(shares, complaints)
+            if not newly_excluded:
+                break
+            excluded |= newly_excluded
 
-        uploaded = self.releasable(np.array(sorted(masked))).tolist()
+        uploaded = self.releasable(np.array(sorted(replies))).tolist()
         if len(uploaded) < self.threshold:
             raise TooFewClients(
-                f"a sum of {len(masked)} of {self.n_clients} clients would tell of single ones; "
+                f"a sum of {len(replies)} of {self.n_clients} clients would tell of single ones; "
                 "expected the former"
             )
         shares.is_whole &= uploaded == shares.senders and not any(complaints.values())
-        return self._unmasked(self._unmask(shares, masked, uploaded), uploaded, masked)
+        masked = {position: vector for position, (vector, _) in replies.items()}
+        total = self._unmask(shares, masked, uploaded)
+        unmasked = Unmasked(total, np.array(uploaded), self.bytes_up, self.bytes_down, excluded)
+        return unmasked, _Session(shares.session) if shares.is_whole else None
 
     def later_sum(self, session: _Session) -> Unmasked | None:
         """Return another sum of a session; None if not everybody is in it, or may be."""
@@ -459,19 +416,8 @@ class _Server:
         replies = self._uploads(session.name, dict.fromkeys(everybody, question), keys)
         if len(replies) < self.n_clients:
             return None
-        masked = {position: vector for position, (vector, _) in replies.items()}
-        total = np.add.reduce([masked[position] for position in everybody])
-        return self._unmasked(total, everybody, masked)
-
-    def _unmasked(self, total: Array, uploaded: list[int], masked: dict[int, Array]) -> Unmasked:
-        return Unmasked(
-            total,
-            np.array(uploaded, int),
-            self.bytes_up,
-            self.bytes_down,
-            masked,
-            n_messages=self.n_messages,
-        )
+        total = np.add.reduce([replies[position][0] for position in everybody])
+        return Unmasked(total, np.array(everybody), self.bytes_up, self.bytes_down)
 
     def _texts(
         self,
@@ -482,7 +428,6 @@ class _Server:
     ) -> dict[int, list[bytes]]:
         """Return the texts of a trip; raise `TooFewClients` if there are too few."""
         replies = self.trip(Request(trip, session, arguments, n_texts))
-        self.n_messages += len(replies)
         self.bytes_up += _size(replies)
         self._check_enough(replies)
         return replies
@@ -505,7 +450,6 @@ class _Server:
         This is MaskedInputCollection.
         """
         replies = self.trip(Request("masked_input", session, arguments, {}, keys))
-        self.n_messages += len(replies)
         self.bytes_up += sum(vector.nbytes for vector, _ in replies.values())
         return replies
 

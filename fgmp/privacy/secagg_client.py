@@ -142,9 +142,8 @@ class SecAggClient:
         ]
 
         wrapping_secret, self_mask_seed = random_secrets(2)
-        shares = split_secrets(
-            [wrapping_secret, self_mask_seed], len(holders), neighbourhoods.threshold
-        )
+        texts = [wrapping_secret, self_mask_seed]
+        shares = split_secrets(texts, len(holders), neighbourhoods.threshold)
         self.kept |= {
             "about": self.about,
             "positions": positions,
@@ -159,9 +158,8 @@ class SecAggClient:
             "number": -1,  # of the last sum
             "is_whole": False,  # whether everybody was in the first sum
         }
-        wrapped = under_wrapping_secret(
-            b"".join(pair.first_masks for pair in pairs), wrapping_secret
-        )
+        first_masks = b"".join(pair.first_masks for pair in pairs)
+        wrapped = under_wrapping_secret(first_masks, wrapping_secret)
         texts = []
         for holder, pair, share in zip(holders, pairs, shares, strict=True):
             if holder == self.position:

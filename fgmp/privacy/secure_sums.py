@@ -22,7 +22,7 @@ from ..method import Call, Exchange, Method, Transport
 from ..sparse_model import Array, IndexArray
 from ..updates import Message, RejectReason, Update, Updates
 from .ledger import Ledger
-from .masking import Sessions, TooFewClients, Unmasked, masked_sum
+from .masking import Sessions, TooFewClients, Unmasked, sum_under_masks
 
 # Smaller and larger units are of use only for numbers that float32 does not hold.
 _FINEST = 2.0**-126
@@ -260,20 +260,24 @@ class SecureSum(Aggregator, PrivacyMechanism):
         TooFewClients
             If there are fewer senders than the threshold.
         """
-        vectors = [np.zeros(rows.shape[1], np.uint64)] * len(shares)
-        for row, position in zip(rows, senders.tolist(), strict=True):
-            vectors[position] = self.encoded(row, shares[position])
-        absent = set(range(len(shares))) - set(senders.tolist())
+        vectors = {
+            position: self.encoded(row, shares[position])
+            for row, position in zip(rows, senders.tolist(), strict=True)
+        }
+        client_ids = cohort.tolist()
+        sessions = Sessions()
         if self.sessions is not None:
-            for client_id in cohort.tolist():
-                self.sessions.public_keys[client_id] = self.sessions.key_pair(client_id).public
-        return masked_sum(
-            vectors,
-            self.needed(len(vectors)),
-            dict.fromkeys(absent, "masked_input"),
-            self.sessions,
-            cohort.tolist(),
-            about=b"%d" % n_rows,
+            sessions = self.sessions
+            for client_id in client_ids:
+                sessions.public_keys[client_id] = sessions.key_pair(client_id).public
+        about = b"%d" % n_rows
+        return sum_under_masks(
+            sessions.trip_here(vectors, client_ids, about),
+            len(client_ids),
+            self.needed(len(client_ids)),
+            about=about,
+            sessions=sessions,
+            cohort=client_ids,
             goes_on=goes_on,
         )
 
