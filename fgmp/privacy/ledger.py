@@ -74,9 +74,7 @@ class Ledger:
         if self._add(present):
             return sorted(present)
         released = [old for old in self.sets if old <= present and len(old) >= at_least]
-        size = max(map(len, released), default=0)
-        largest = [old for old in released if len(old) == size]
-        return sorted(largest[0]) if largest else []
+        return sorted(max(released, key=len, default=()))
 
     def choose_objective(self, clients: Iterable[int], at_least: int = 1) -> list[int]:
         """Return whose objectives may be summed and released; parameters as in `choose`."""
@@ -136,14 +134,6 @@ class Ledger:
             "with_objectives": self.with_objectives,
         }
         return json.dumps(content).encode()
-
-    @classmethod
-    def from_bytes(cls, text: bytes) -> Ledger:
-        """Return the ledger that `to_bytes` wrote."""
-        ledger = cls()
-        if text:
-            ledger.include(text)
-        return ledger
 
     def include(self, text: bytes) -> None:
         """Add what another ledger knew, as `to_bytes` wrote it.

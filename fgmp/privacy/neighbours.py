@@ -30,9 +30,10 @@ import hashlib
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import gammaln, logsumexp
 
 from ..sparse_model import IndexArray
 
@@ -82,7 +83,7 @@ def log2_of_parts(n_clients: int, n_bad: int, degree: int) -> float:
         return -math.inf
     log = math.log(n_clients * max(1, n_clients - degree - 1) / 2)
     log += _log_choose(n_clients - degree, n_bad - degree) - _log_choose(n_clients, n_bad)
-    return log / math.log(2)
+    return float(log / math.log(2))
 
 
 def log2_of_many_neighbours(n_clients: int, n_marked: int, degree: int, count: int) -> float:
@@ -90,23 +91,18 @@ def log2_of_many_neighbours(n_clients: int, n_marked: int, degree: int, count: i
 
     That bounds the probability that any client has `count` neighbours or more that are marked.
     """
-    most = min(degree, n_marked)
-    least = max(count, degree - (n_clients - 1 - n_marked))
-    logs = [
-        _log_choose(n_marked, marked) + _log_choose(n_clients - 1 - n_marked, degree - marked)
-        for marked in range(least, most + 1)
-    ]
-    if not logs:
+    n_others = n_clients - 1 - n_marked
+    marked = np.arange(max(count, degree - n_others), min(degree, n_marked) + 1)
+    if not marked.size:
         return -math.inf
-    largest = max(logs)
-    log_sum = largest + math.log(sum(math.exp(log - largest) for log in logs))
-    log = math.log(n_clients) + log_sum - _log_choose(n_clients - 1, degree)
-    return log / math.log(2)
+    logs = _log_choose(n_marked, marked) + _log_choose(n_others, degree - marked)
+    log = math.log(n_clients) + logsumexp(logs) - _log_choose(n_clients - 1, degree)
+    return float(log / math.log(2))
 
 
-def _log_choose(n: int, k: int) -> float:
-    """Return the natural logarithm of a binomial coefficient."""
-    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+def _log_choose(n: int, k: Any) -> Any:
+    """Return the natural logarithm of a binomial coefficient, or of several."""
+    return gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
 
 
 class Neighbourhoods:

@@ -286,12 +286,10 @@ class CalibratedNoise(Aggregator, PrivacyMechanism, ClientSampler):
         answers = (None, RejectReason.NOT_FINITE)
         has_answered = np.array([spec.validate(reply) in answers for reply in replies], bool)
         bytes_up = cohort_size * len(spec.centre) * np.dtype(spec.dtype).itemsize
-        bytes_down = 0
+        no_rows = np.empty((0, len(spec.centre)))
+        seen = Updates(spec, np.arange(0), np.ones(0), None, no_rows, Counter(), bytes_up)
         if not has_answered.any():
-            no_rows = np.empty((0, len(spec.centre)))
-            return Updates(
-                spec, np.arange(0), np.ones(0), None, no_rows, Counter(), bytes_up, bytes_down
-            )
+            return seen
 
         rows = np.zeros((cohort_size, len(spec.centre)))
         rows[updates.accepted] = updates.stacked() - spec.centre
@@ -302,8 +300,7 @@ class CalibratedNoise(Aggregator, PrivacyMechanism, ClientSampler):
             senders = np.arange(cohort_size)
             unmasked = inner.sum_of_rows(clipped, senders, shares, cohort, n_rows=0, goes_on=True)
             mean = inner.decoded(unmasked.total)
-            bytes_up = unmasked.bytes_up
-            bytes_down = unmasked.bytes_down
+            seen = seen._replace(bytes_up=unmasked.bytes_up, bytes_down=unmasked.bytes_down)
 
         # With the mean in its key, the noise is the same for the same release only: another mean
         # has other noise, and two releases do not subtract to the change of one client.
@@ -311,10 +308,7 @@ class CalibratedNoise(Aggregator, PrivacyMechanism, ClientSampler):
         release = question + has_answered.tobytes() + mean.tobytes()
         noise = self.noise_on_sum(len(mean), cohort_size, call.round, call.exchange_index, release)
         row = spec.centre + (mean + noise)
-        whole_cohort = np.arange(cohort_size)
-        return Updates(
-            spec, whole_cohort, np.ones(1), None, row[None], Counter(), bytes_up, bytes_down
-        )
+        return seen._replace(accepted=np.arange(cohort_size), weights=np.ones(1), values=row[None])
 
     def objective(self, transport: Transport, x: Update, indices: IndexArray) -> None:
         """Return None: nothing is computed of the data without noise."""
