@@ -56,7 +56,7 @@ class HistoryTable(dict[str, NDArray[Any]]):
             ]
             for index in shown
         ]
-        return html_table(f"History of {n_rows} rows", rows, header=list(self))
+        return html_table(f"History of {n_rows} rows", list(self), rows)
 
 
 def in_words(name: str, value: Any) -> str:
@@ -104,8 +104,15 @@ def facts_in_words(facts: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in facts.items())
 
 
-def cell_of(value: object, digits: int, nothing: str) -> str:
-    """Return a value as text, a float with some digits, and a word for nan."""
+def rows_of(columns: Mapping[str, Iterable[Any]], digits: int, nothing: str) -> list[list[str]]:
+    """Return the cells of columns row by row: floats with some digits, and a word for nan."""
+    return [
+        [_cell_of(value, digits, nothing) for value in row]
+        for row in zip(*columns.values(), strict=True)
+    ]
+
+
+def _cell_of(value: object, digits: int, nothing: str) -> str:
     if isinstance(value, (float, np.floating)):
         return nothing if np.isnan(value) else f"{value:.{digits}g}"
     return str(value)
@@ -136,14 +143,13 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[str]], n_words: in
 
 def html_facts(title: str, facts: Mapping[str, str]) -> str:
     """Return facts as a table of two columns, with a title."""
-    return html_table(title, [[name, value] for name, value in facts.items()], named_rows=True)
+    return html_table(title, (), facts.items())
 
 
 def html_table(
     title: str,
+    header: Sequence[str],
     rows: Iterable[Sequence[str]],
-    header: Sequence[str] = (),
-    named_rows: bool = False,
 ) -> str:
     """Return a table in HTML, which takes its colours from the page that it stands in.
 
@@ -151,12 +157,11 @@ def html_table(
     ----------
     title : str
         The caption.
+    header : sequence of str
+        Names of the columns. If there are none, the first cell of each row is the name of what
+        follows.
     rows : iterable of sequence of str
         Texts of the cells, which are escaped here.
-    header : sequence of str, optional
-        Names of the columns.
-    named_rows : bool, default False
-        Whether the first cell of each row is the name of what follows.
     """
     lines = [
         "<table>",
@@ -167,12 +172,12 @@ def html_table(
         lines.append(f"<thead><tr>{cells}</tr></thead>")
     lines.append("<tbody>")
     for row in rows:
-        if named_rows:
+        if header:
+            cells = "".join(f"<td{_RIGHT}>{escape(value)}</td>" for value in row)
+        else:
             name, *values = row
             cells = f'<th scope="row"{_LEFT}>{escape(name)}</th>'
             cells += "".join(f"<td{_LEFT}>{escape(value)}</td>" for value in values)
-        else:
-            cells = "".join(f"<td{_RIGHT}>{escape(value)}</td>" for value in row)
         lines.append(f"<tr>{cells}</tr>")
     lines.append("</tbody></table>")
     return "\n".join(lines)

@@ -44,26 +44,21 @@ class Outcome(NamedTuple):
         -1 and +1, or numbers.
     loss : Loss
         `LogisticLoss`, or `SquaredLoss`.
-    weights : ndarray, shape (n_rows,), or 1.0
+    weights : ndarray, shape (n_rows,)
         Of the rows, with mean one.
-    counted : ndarray, shape (n_rows,), or 1.0
+    counted : ndarray, shape (n_rows,)
         How many rows each one stands for, as in `rows_counted`.
     """
 
     predictor: Array
     targets: Array
     loss: Loss
-    weights: Array | float = 1.0
-    counted: Array | float = 1.0
+    weights: Array
+    counted: Array
 
     def mean(self, values: Array) -> float:
         """Return the weighted mean of a number of each row."""
         return float(np.mean(self.weights * values))
-
-    @property
-    def n_counted(self) -> float:
-        """How many rows all stand for."""
-        return float(np.sum(self.counted * np.ones(len(self.targets))))
 
 
 def outcomes_of(
@@ -188,24 +183,12 @@ class Scaled(NamedTuple):
     ----------
     outcome : Outcome
         Numbers are (z - centre) / unit and (y - centre) / unit; log-odds and labels as they were.
-    column : ndarray, shape (n_rows,)
-        (z - centre) / unit, to which the line is fitted.
-    start : tuple of float
-        The line that is the predictor itself.
-    intercept_unit, slope_unit : float
-        By which fitted intercepts and slopes are multiplied.
+    columns : ndarray, shape (n_rows, 2)
+        What the line is fitted to: ones, and (z - centre) / unit.
     """
 
     outcome: Outcome
-    column: Array
-    start: tuple[float, float]
-    intercept_unit: float
-    slope_unit: float
-
-    @property
-    def columns(self) -> Array:
-        """The columns of the line: ones, and the predictor."""
-        return np.column_stack([np.ones(len(self.column)), self.column])
+    columns: Array
 
 
 def quantity_of_units(outcome: Outcome) -> Array:
@@ -218,9 +201,8 @@ def scaled(outcome: Outcome, centre: float, unit: float) -> Scaled:
     column = (outcome.predictor - centre) / unit
     if outcome.loss.is_quadratic:
         targets = (outcome.targets - centre) / unit
-        numbers = outcome._replace(predictor=column, targets=targets)
-        return Scaled(numbers, column, (0.0, 1.0), unit, 1.0)
-    return Scaled(outcome, column, (centre, unit), 1.0, 1 / unit)
+        outcome = outcome._replace(predictor=column, targets=targets)
+    return Scaled(outcome, np.column_stack([np.ones(len(column)), column]))
 
 
 class LineSums(NamedTuple):
@@ -270,42 +252,23 @@ def chi_squared_of_line(scale: Scaled, line: Array) -> float:
     return mean_chi_squared(loss.expansion(_fitted(scale, line), targets), weights)
 
 
-class Lines(NamedTuple):
-    """Fitted lines.
-
-    Attributes
-    ----------
-    coefficients : ndarray, shape (q, k)
-        nan where there is no minimiser.
-    inverse_hessians : ndarray, shape (q, k, k)
-        Of the mean loss, nan where there is none.
-    chi_squared : ndarray, shape (q,)
-        The mean of Pearson's chi-squared of a row; of no meaning for labels.
-    """
-
-    coefficients: Array
-    inverse_hessians: Array
-    chi_squared: Array
-
-
-def fit_lines(
+def _fit_lines(
     evaluate: Callable[[Array], LineSums],
+    chi_squared: Callable[[Array], Array],
     start: Array,
-    chi_squared: Callable[[Array], Array] | None = None,
-) -> Lines:
-    """Return the lines that minimise a convex loss, by Newton steps, which are halved if they fail.
+    loss: Loss,
+    n_rows: float,
+) -> tuple[Array, Array]:
+    """Return the last coefficients of lines that minimise a convex loss, and their standard errors.
 
-    `evaluate` may ask clients on other machines: only sums over rows are needed.
+    Newton steps are halved if they fail. What has no minimiser is nan.
 
     Parameters
     ----------
-    evaluate : callable (lines) -> LineSums
-        The sums at lines of shape (q, k).
+    evaluate, chi_squared, loss, n_rows
+        As in `calibrations`.
     start : ndarray, shape (q, k)
         Where the steps begin.
-    chi_squared : callable (lines) -> ndarray, shape (q,), optional
-        The mean of Pearson's chi-squared of a row. It is evaluated once, at the end: far from the
-        minimiser it may be beyond the range of masks. By default it is twice the loss.
     """
     lines = start
     sums = evaluate(lines)
@@ -317,13 +280,21 @@ def fit_lines(
         is_done = np.sum(steps * sums.gradients, axis=1) <= _LEAST_DECREMENT
         lines, sums = _descend(evaluate, lines, sums, steps)
 
-    has_minimiser = is_done & ~is_flat
-    inverses = np.full_like(sums.hessians, np.nan)
-    inverses[has_minimiser] = np.linalg.inv(sums.hessians[has_minimiser])
+    exists = is_done & ~is_flat
+    coefficients = np.where(exists, lines[:, -1], np.nan)
+    variances = np.full(len(lines), np.nan)
+    variances[exists] = np.linalg.inv(sums.hessians[exists])[:, -1, -1] / n_rows
+    if loss.class_labels is not None:
+        return coefficients, np.sqrt(variances)
     of_rows = 2 * sums.values
-    if chi_squared is not None and has_minimiser.all():
+    # It is evaluated once, at the end: far from the minimiser it may be beyond the range of masks.
+    if sends_chi_squared(loss) and exists.all():
         of_rows = chi_squared(lines)
-    return Lines(np.where(has_minimiser[:, None], lines, np.nan), inverses, of_rows)
+    degrees_of_freedom = n_rows - lines.shape[1]
+    if degrees_of_freedom <= 0:
+        return coefficients, np.full(len(lines), np.nan)
+    dispersions = n_rows * of_rows / degrees_of_freedom
+    return coefficients, np.sqrt(dispersions * variances)
 
 
 def _newton_steps(sums: LineSums) -> tuple[Array, Array]:
@@ -353,73 +324,67 @@ def _descend(
     return lines, sums
 
 
-class Calibration(NamedTuple):
-    """Calibration intercept and slope, with standard errors; nan where there is none."""
-
-    intercept: float
-    intercept_se: float
-    slope: float
-    slope_se: float
-
-
-def calibrate(outcome: Outcome) -> Calibration:
-    """Return the calibration of a predictor on some rows."""
+def calibrate(outcome: Outcome) -> Array:
+    """Return the calibration of a predictor on some rows, as `calibrations` does."""
     quantity = quantity_of_units(outcome)
-    unit = float(quantity.std())
-    scale = scaled(outcome, float(quantity.mean()), unit if unit > 0 else 1.0)
+    centre = float(quantity.mean())
+    deviation = float(quantity.std())
+    unit = deviation if deviation > 0 else 1.0
+    scale = scaled(outcome, centre, unit)
 
     def evaluate(lines: Array) -> LineSums:
         return line_sums(scale, lines[0])
 
-    def of_counts(lines: Array) -> Array:
+    def chi_squared(lines: Array) -> Array:
         return np.array([chi_squared_of_line(scale, lines[0])])
 
-    chi_squared = of_counts if sends_chi_squared(outcome.loss) else None
-    shifts = fit_lines(evaluate, np.zeros((1, 1)), chi_squared)
-    lines = fit_lines(evaluate, np.array([scale.start]), chi_squared)
-    units = np.array([[scale.intercept_unit, scale.slope_unit]])
-    return calibrations_of(outcome.loss, shifts, lines, units, outcome.n_counted)[0]
+    centres = np.array([centre])
+    units = np.array([unit])
+    n_rows = float(outcome.counted.sum())
+    return calibrations(evaluate, chi_squared, outcome.loss, centres, units, n_rows)[0]
 
 
-def calibrations_of(
-    loss: Loss, shifts: Lines, lines: Lines, units: Array, n_rows: float
-) -> list[Calibration]:
-    """Return calibrations from fitted lines, one for each of q outcomes.
+def calibrations(
+    evaluate: Callable[[Array], LineSums],
+    chi_squared: Callable[[Array], Array],
+    loss: Loss,
+    centres: Array,
+    units: Array,
+    n_rows: float,
+) -> Array:
+    """Return intercepts and slopes, each with its standard error; nan where there is none.
 
     Parameters
     ----------
+    evaluate : callable (lines) -> LineSums
+        The sums of outcomes that are `scaled`, at lines of shape (q, k): an intercept beside the
+        slope 1, or an intercept and a slope. It may ask clients on other machines.
+    chi_squared : callable (lines) -> ndarray, shape (q,)
+        The mean of Pearson's chi-squared of a row, if the loss has one (`sends_chi_squared`).
     loss : Loss
         Of the outcomes: numbers have a residual variance, counts a dispersion, and labels 1.
-    shifts : Lines
-        With the slope 1: k = 1.
-    lines : Lines
-        With a slope: k = 2.
-    units : ndarray, shape (q, 2)
-        The `intercept_unit` and the `slope_unit` of each outcome.
+    centres, units : ndarray, shape (q,)
+        Of each outcome.
     n_rows : float
         The number of rows that all stand for.
+
+    Returns
+    -------
+    ndarray, shape (q, 4)
     """
-    intercept_units, slope_units = units.T
-    intercepts = shifts.coefficients[:, 0]
-    errors = _standard_errors(loss, shifts, n_rows)
+    ones = np.ones(len(centres))
+    start = np.column_stack([centres, units])  # the line that is the predictor itself
+    intercept_units = ones
+    slope_units = 1 / units
+    if loss.is_quadratic:  # predictors are in the units already
+        start = np.column_stack([0 * ones, ones])
+        intercept_units = units
+        slope_units = ones
+
+    no_shift = np.zeros((len(ones), 1))
+    intercepts, errors = _fit_lines(evaluate, chi_squared, no_shift, loss, n_rows)
+    slopes, slope_errors = _fit_lines(evaluate, chi_squared, start, loss, n_rows)
     # Of groups with intercepts of their own it is zero on the rows of the fit, and then rounding.
     intercepts = np.where(np.abs(intercepts) <= _ROUNDING_OF_INTERCEPTS * errors, 0, intercepts)
-    columns = (
-        intercepts * intercept_units,
-        errors * intercept_units,
-        lines.coefficients[:, -1] * slope_units,
-        _standard_errors(loss, lines, n_rows) * slope_units,
-    )
-    return [Calibration(*map(float, numbers)) for numbers in zip(*columns, strict=True)]
-
-
-def _standard_errors(loss: Loss, lines: Lines, n_rows: float) -> Array:
-    """Return the standard errors of the last coefficient of each line."""
-    variances = lines.inverse_hessians[:, -1, -1] / n_rows
-    if loss.class_labels is not None:
-        return np.asarray(np.sqrt(variances))
-    degrees_of_freedom = n_rows - lines.coefficients.shape[1]
-    if degrees_of_freedom <= 0:
-        return np.full(len(variances), np.nan)
-    dispersions = n_rows * lines.chi_squared / degrees_of_freedom
-    return np.asarray(np.sqrt(dispersions * variances))
+    of_shifts = [intercepts * intercept_units, errors * intercept_units]
+    return np.column_stack([*of_shifts, slopes * slope_units, slope_errors * slope_units])

@@ -20,7 +20,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from .._support.displays import html_table, text_table
 from .._support.validation import check_integer
 from .._support.warnings import collect_warnings, warn_user
 from ..sparse_model import Array
@@ -35,13 +34,12 @@ from .performance import (
     check_by,
     facts_of,
     performance_of_rows,
-    table_of,
 )
 from .plots import CALIBRATION, draw_measures, log_odds_error, main_measure
 from .session import Sent
 
 Refit = Callable[[LinearModel, Array], LinearModel]
-Measure = Callable[[LinearModel, Array], Performance]
+Measure = Callable[[LinearModel, Array, str], Performance]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,14 +81,9 @@ class Validation(Performance):
 
     overall: dict[str, Array]
 
-    def _tables(self) -> list[str]:
-        """Return the lines of both tables."""
-        names, *lines = table_of(self.overall)
-        return [*super()._tables(), "", *text_table(names, lines)]
-
-    def _repr_html_(self) -> str:
-        names, *lines = table_of(self.overall)
-        return super()._repr_html_() + html_table("Over the groups", lines, header=names)
+    def _tables(self) -> dict[str, dict[str, Array]]:
+        """Return both tables."""
+        return super()._tables() | {"Over the groups": self.overall}
 
     def plot(self, axes: Any = None) -> Any:
         """Draw AUC, R^2 or D^2, calibration intercept and slope at each group that was left out.
@@ -138,27 +131,19 @@ def validate_rows(
     def refit(estimator: LinearModel, is_inside: Array) -> LinearModel:
         return clone(estimator).fit(**of_groups(is_inside))
 
-    def measure(fitted: LinearModel, is_measured: Array) -> Performance:
-        by = way_of_measuring(model)
+    def measure(fitted: LinearModel, is_measured: Array, by: str) -> Performance:
         return performance_of_rows(fitted, by=by, **of_groups(is_measured))
 
-    sets = sets_of_groups(model, len(present), n_sets)
     names = labels[present].tolist()
     n_small = len(labels) - len(present)
-    return validate_sets(model, names, sets, dense, refit, measure, n_small)
+    return validate_groups(model, names, n_sets, dense, refit, measure, n_small)
 
 
-def way_of_measuring(model: LinearModel) -> str:
-    """Return whether groups are measured one by one, or under masks those of a set together."""
-    return "all" if model.secure else "groups"
-
-
-def sets_of_groups(model: LinearModel, n_groups: int, n_sets: int | None) -> list[Array]:
+def _sets_of_groups(model: LinearModel, n_groups: int, n_sets: int | None) -> list[Array]:
     """Return a mask of the groups of each set that is left out, or raise a ValueError.
 
     The sets are the same each time: under masks sums of several validations have to be, too.
     """
-    check_by(model, way_of_measuring(model))
     if n_groups < 2:
         raise ValueError(
             f"groups has {n_groups} group with min_rows={model.min_rows} rows; expected at least "
@@ -192,10 +177,10 @@ def _check_masks(model: LinearModel, n_groups: int, n_sets: int) -> None:
         )
 
 
-def validate_sets(
+def validate_groups(
     model: LinearModel,
     names: Sequence[Any],
-    sets: Sequence[Array],
+    n_sets: int | None,
     dense: bool,
     refit: Refit,
     measure: Measure,
@@ -209,15 +194,19 @@ def validate_sets(
         Need not be fitted, and is not changed.
     names : sequence
         The groups.
-    sets : sequence of ndarray of bool, shape (n_groups,)
-        What is left out.
+    n_sets : int or None
+        How many sets of groups are left out; None leaves out each group.
     dense : bool
         Whether a model with ``sparsity="all"`` is validated, too.
     refit : callable (estimator, mask of groups) -> fitted estimator
-    measure : callable (fitted estimator, mask of groups) -> Performance
+    measure : callable (fitted estimator, mask of groups, by) -> Performance
     n_small : int, default 0
         How many other groups have too few rows to take part.
     """
+    # Groups are measured one by one, or under masks those of a set together.
+    by = "all" if model.secure else "groups"
+    check_by(model, by)
+    sets = _sets_of_groups(model, len(names), n_sets)
     estimators = {str(model.sparsity): model}
     if dense:
         estimators["all"] = clone(model).set_params(sparsity="all")
@@ -229,7 +218,7 @@ def validate_sets(
             for is_left_out in sets:
                 fitted = refit(estimator, ~is_left_out)
                 # Groups of the fit are measured too, unless masks hide what is of one group.
-                performance = measure(fitted, is_left_out | (not model.secure))
+                performance = measure(fitted, is_left_out | (not model.secure), by)
                 fits.append(_Fit(fitted, performance, is_left_out))
                 exchanges += [*fitted.exchanges_, *performance.exchanges]
             tables.insert(0, _lines_of_model(name, fits, names))
@@ -242,8 +231,7 @@ def validate_sets(
     columns, n_hidden = _shown({key: np.concatenate([t[key] for t in tables]) for key in tables[0]})
     overall = _overall(columns, list(estimators))
     sent = by_question(exchanges)
-    words = [str(name) for name in names]
-    facts = facts_of(fits[-1].fitted, words, way_of_measuring(model), sent)
+    facts = facts_of(fits[-1].fitted, names, by, sent)
     what = f"{len(names)} groups"
     if len(sets) < len(names):
         what = f"{len(sets)} sets of {what}"
@@ -329,12 +317,8 @@ def _overall(columns: dict[str, Array], models: Sequence[str]) -> dict[str, Arra
                 name = f"{models[1]} - {models[0]}"
                 lines.append((measure, name, label, *random_effects(dense - own, None)))
     keys = ("measure", "sparsity", "class", *RandomEffects._fields)
-    overall = {
-        key: np.array(column) for key, column in zip(keys, zip(*lines, strict=True), strict=True)
-    }
-    if "class" not in columns:
-        del overall["class"]
-    return overall
+    table = zip(keys, map(np.array, zip(*lines, strict=True)), strict=True)
+    return {key: column for key, column in table if key != "class" or key in columns}
 
 
 def _summary(measure: str, values: Array, errors: Array | None) -> RandomEffects:
@@ -343,11 +327,8 @@ def _summary(measure: str, values: Array, errors: Array | None) -> RandomEffects
         return random_effects(values, errors)
     with np.errstate(divide="ignore"):
         effects = random_effects(logit(values), log_odds_error(values, errors))
-    shares = {
-        name: float(expit(value))
-        for name, value in effects._asdict().items()
-        if name in ("mean", "lower", "upper", "new_lower", "new_upper")
-    }
+    bounds = ("mean", "lower", "upper", "new_lower", "new_upper")
+    shares = {name: float(expit(getattr(effects, name))) for name in bounds}
     return RandomEffects(**effects._asdict() | shares)
 
 

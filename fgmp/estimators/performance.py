@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._support.displays import cell_of, frame_of, html_table, text_table
+from .._support.displays import frame_of, html_table, rows_of, text_table
 from .._support.validation import check_option
-from ..losses import LogisticLoss, Loss, PoissonLoss, SoftmaxLoss, SquaredLoss
-from ..method import Transport
+from ..losses import LogisticLoss, Loss
 from ..sparse_model import Array, SparseModel
 from .advice import advise_on_intercepts
-from .calibration import Lines, LineSums, calibrations_of, fit_lines, sends_chi_squared
+from .calibration import LineSums, calibrations
 from .client_sums import ROUNDING_OF_SHARES, State
 from .clients import FitClients
 from .defaults import aggregator_of, settings_of
@@ -27,31 +26,20 @@ from .fitted import LinearModel, words_on_features
 from .groups import encode_groups
 from .inputs import targets_of_rows, validated, weights_of_rows
 from .performance_sums import (
-    MEASURES_OF_COUNTS,
-    MEASURES_OF_LABELS,
-    MEASURES_OF_NUMBERS,
+    MEASURES,
     CalibrationSums,
     ChiSquaredSums,
     ClientPerformance,
     PooledPerformance,
     PredictionUnits,
-    measures_of_counts,
+    measures_before_calibration,
 )
 from .plots import draw_measures
 from .report import FitReport, protection_of, sent_of
 from .session import Sent, Session, report_nothing
 from .weighted_loss import advise_on_rates, rows_counted
 
-_MEASURES: dict[type[Loss], tuple[str, ...]] = {
-    LogisticLoss: MEASURES_OF_LABELS,
-    SoftmaxLoss: MEASURES_OF_LABELS,
-    SquaredLoss: MEASURES_OF_NUMBERS,
-    PoissonLoss: MEASURES_OF_COUNTS,
-}
-
-_HEADINGS = {
-    "observed": "observed",
-    "predicted": "predicted",
+_HEADINGS = {  # of columns that are called otherwise
     "auc": "AUC",
     "auc_se": "se",
     "in_sample": "in sample",
@@ -59,11 +47,8 @@ _HEADINGS = {
     "log_loss": "log loss",
     "r2": "R2",
     "d2": "D2",
-    "deviance": "deviance",
     "mean_squared_error": "MSE",
-    "intercept": "intercept",
     "intercept_se": "se",
-    "slope": "slope",
     "slope_se": "se",
     "n_groups": "groups",
     "lower": "low",
@@ -128,18 +113,19 @@ class Performance:
     facts: tuple[tuple[str, str], ...]
 
     def __repr__(self) -> str:
-        notes = [f"- {note}" for note in self.notes]
-        return "\n".join([self.title, "", *self._tables(), "", *notes])
-
-    def _tables(self) -> list[str]:
-        """Return the lines of what is printed between title and notes."""
-        names, *lines = table_of(self.columns)
-        return text_table(names, lines)
+        lines = [self.title]
+        for columns in self._tables().values():
+            lines += ["", *text_table(*_cells_of(columns))]
+        return "\n".join([*lines, "", *(f"- {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks."""
-        names, *lines = table_of(self.columns)
-        return html_table(self.title, lines, header=names)
+        """Return the tables for notebooks."""
+        tables = self._tables().items()
+        return "".join(html_table(title, *_cells_of(columns)) for title, columns in tables)
+
+    def _tables(self) -> dict[str, dict[str, Array]]:
+        """Return what is shown, by its title."""
+        return {self.title: self.columns}
 
     def to_frame(self) -> Any:
         """Return the table as a pandas DataFrame, with the groups as its index."""
@@ -165,11 +151,10 @@ class Performance:
         return draw_measures(axes, self.columns)
 
 
-def table_of(columns: dict[str, Array]) -> list[list[str]]:
-    """Return the headings and the cells of a table; a number that does not exist is a dash."""
+def _cells_of(columns: dict[str, Array]) -> tuple[list[str], list[list[str]]]:
+    """Return the headings and the rows of a table; a number that does not exist is a dash."""
     headings = [_HEADINGS.get(name, name) for name in columns]
-    cells = [[cell_of(value, 3, nothing="-") for value in column] for column in columns.values()]
-    return [headings, *(list(line) for line in zip(*cells, strict=True))]
+    return headings, rows_of(columns, 3, nothing="-")
 
 
 # Measuring.
@@ -233,22 +218,26 @@ def check_by(model: LinearModel, by: str) -> None:
 def _measure(model: LinearModel, clients: FitClients, names: Sequence[Any], by: str) -> Performance:
     """Return the performance at clients, here or on other machines."""
     loss = clients.info.loss
-    measures = _MEASURES.get(type(loss))
+    measures = MEASURES.get(type(loss))
     if measures is None:
         raise ValueError(
             f"the model has the loss {type(loss).__name__}; expected one of "
-            f"{', '.join(kind.__name__ for kind in _MEASURES)}, whose performance is defined"
+            f"{', '.join(kind.__name__ for kind in MEASURES)}, whose performance is defined"
         )
     session = Session(clients, settings_of(model, clients), 0, aggregator_of(model), report_nothing)
     message = _message(model, names)
     n_outcomes = loss.n_outputs
     if by == "groups":
-        table = _of_clients(session, message, n_outcomes, len(measures), model.min_rows)
         rows = list(clients.info.n_rows)
+        counted = _counted_beside_rows(session)
+        method = ClientPerformance(
+            n_outcomes, model.min_rows, len(rows), len(measures), counted=counted
+        )
+        table = method.measured(session.query(method, clients.transport(), message))
         few = _note_on_few_rows(model, None, sum(rows)) if np.isnan(table).any() else []
         groups = [str(name) for name in names]
     else:
-        table, share = _of_all_rows(session, message, loss, n_outcomes, model.min_rows)
+        table, share = _of_all_rows(session, message, n_outcomes, model.min_rows)
         n_measured = round(share * session.settings.n_rows)
         rows = [n_measured]
         few = _note_on_few_rows(model, n_measured, sum(clients.info.n_rows))
@@ -266,23 +255,20 @@ def _measure(model: LinearModel, clients: FitClients, names: Sequence[Any], by: 
         f"{type(model).__name__} with {words_on_features(model)} on {sum(rows):,} rows",
         (*_notes(model, columns, by, names, clients.info.weights), *few),
         sent,
-        facts_of(model, [str(name) for name in names], by, sent),
+        facts_of(model, names, by, sent),
     )
 
 
 def by_question(stages: Sequence[Sent]) -> tuple[Sent, ...]:
     """Return what was sent, where the Newton steps of a calibration are one stage."""
-    together: dict[str, Sent] = {}
+    by_what: dict[str, list[Sent]] = {}
     for stage in stages:
-        before = together.get(stage.what)
-        if before is not None:
-            stage = before._replace(
-                rounds=before.rounds + stage.rounds,
-                bytes_up=before.bytes_up + stage.bytes_up,
-                bytes_down=before.bytes_down + stage.bytes_down,
-            )
-        together[stage.what] = stage
-    return tuple(together.values())
+        by_what.setdefault(stage.what, []).append(stage)
+    costs = ("rounds", "bytes_up", "bytes_down")
+    return tuple(
+        of[0]._replace(**{cost: sum(getattr(stage, cost) for stage in of) for cost in costs})
+        for of in by_what.values()
+    )
 
 
 def _message(model: LinearModel, names: Sequence[Any]) -> tuple[Array, SparseModel]:
@@ -296,16 +282,6 @@ def _message(model: LinearModel, names: Sequence[Any]) -> tuple[Array, SparseMod
     return np.array(intercepts, np.float64), SparseModel.of(table)
 
 
-def _of_clients(
-    session: Session, message: State, n_outcomes: int, n_measures: int, min_rows: int
-) -> Array:
-    """Return the measures of each client, shape (n_clients, n_outcomes, n_measures)."""
-    n_clients = len(session.clients.info.n_rows)
-    counted = _counted_beside_rows(session)
-    method = ClientPerformance(n_outcomes, min_rows, n_clients, n_measures, counted=counted)
-    return method.measured(session.query(method, session.clients.transport(), message))
-
-
 def _counted_beside_rows(session: Session) -> tuple[float, ...] | None:
     """Return the rows that weights of clients stand for; None if they are rows, which they know."""
     counted = session.settings.counted
@@ -315,7 +291,7 @@ def _counted_beside_rows(session: Session) -> tuple[float, ...] | None:
 
 
 def _of_all_rows(
-    session: Session, message: State, loss: Loss, n_outcomes: int, min_rows: int
+    session: Session, message: State, n_outcomes: int, min_rows: int
 ) -> tuple[Array, float]:
     """Return the measures of all rows together, and the share of their weight that is measured.
 
@@ -324,6 +300,7 @@ def _of_all_rows(
     """
     rows = session.clients.transport()
     n_rows = session.settings.n_rows
+    loss = session.settings.loss
     predictions = PredictionUnits(n_outcomes, min_rows)
     centres, units = predictions.pooled(session.query(predictions, rows, message))
     message = (*message, centres, units)
@@ -333,70 +310,48 @@ def _of_all_rows(
     method = PooledPerformance(n_outcomes, min_rows, n_rows, shares, counted=counted)
     sums, share = method.pooled(session.query(method, rows, message))
     if share <= ROUNDING_OF_SHARES:
-        return np.full((1, n_outcomes, len(_MEASURES[type(loss)])), np.nan), 0.0
-    measures = [
-        _pooled_measures(one, loss, centre, unit, share * n_rows)
-        for one, centre, unit in zip(sums, centres, units, strict=True)
-    ]
+        return np.full((1, n_outcomes, len(MEASURES[type(loss)])), np.nan), 0.0
 
-    ones = np.ones(n_outcomes)
-    if loss.is_quadratic:  # predictors are in the units already
-        starts = np.column_stack([0 * ones, ones])
-        scales = np.column_stack([units, ones])
-        of_outcomes = loss
-    else:
-        starts = np.column_stack([centres, units])
-        scales = np.column_stack([ones, 1 / units])
-        of_outcomes = LogisticLoss() if loss.class_labels is not None else loss
-    shifts = _pooled_lines(session, rows, message, np.zeros((n_outcomes, 1)), min_rows)
-    lines = _pooled_lines(session, rows, message, starts, min_rows)
-    n_counted = share * session.settings.n_counted
-    calibrations = calibrations_of(of_outcomes, shifts, lines, scales, n_counted)
-
-    table = np.column_stack([measures, calibrations])
-    table[np.isnan(table[:, 0])] = np.nan
-    return table[None], share
-
-
-def _pooled_lines(
-    session: Session, rows: Transport, message: State, start: Array, min_rows: int
-) -> Lines:
-    """Return calibration lines of all rows, each Newton step from one more exchange."""
-    n_outcomes, n_coefficients = start.shape
-    question = CalibrationSums(n_outcomes, min_rows, n_coefficients)
-    of_counts = ChiSquaredSums(n_outcomes, min_rows)
-
+    # Each Newton step of a calibration is one more exchange.
     def evaluate(lines: Array) -> LineSums:
+        question = CalibrationSums(n_outcomes, min_rows, lines.shape[1])
         return question.line_sums(session.query(question, rows, (*message, lines)))
 
     def chi_squared(lines: Array) -> Array:
-        return of_counts.pooled(session.query(of_counts, rows, (*message, lines)))
+        question = ChiSquaredSums(n_outcomes, min_rows)
+        return question.pooled(session.query(question, rows, (*message, lines)))
 
-    has_counts = sends_chi_squared(session.settings.loss)
-    return fit_lines(evaluate, start, chi_squared if has_counts else None)
+    of_outcomes = loss if loss.class_labels is None else LogisticLoss()
+    n_counted = share * session.settings.n_counted
+    table = np.column_stack(
+        [
+            [
+                _pooled_measures(one, of_outcomes, centre, unit, share * n_rows)
+                for one, centre, unit in zip(sums, centres, units, strict=True)
+            ],
+            calibrations(evaluate, chi_squared, of_outcomes, centres, units, n_counted),
+        ]
+    )
+    table[np.isnan(table[:, 0])] = np.nan
+    return table[None], share
 
 
 def _pooled_measures(
     sums: Array, loss: Loss, centre: float, unit: float, n_rows: float
 ) -> list[float]:
     """Return the measures before the calibration, from the sums of `PooledPerformance`."""
-    predicted, observed, value, square, count, concordant, variance = sums.tolist()
-    if loss.is_quadratic:
-        residual = 2 * value
-        spread = square - observed**2
-        r2 = 1 - residual / spread if spread > 0 else np.nan
-        return [centre + unit * observed, centre + unit * predicted, r2, residual * unit**2]
-
-    if loss.class_labels is None:
-        return measures_of_counts(predicted, observed, value, square)
-    if min(observed, 1 - observed) <= ROUNDING_OF_SHARES:
+    *means, n_pairs, concordant, variance = sums.tolist()
+    observed = means[1]
+    if loss.class_labels is not None and min(observed, 1 - observed) <= ROUNDING_OF_SHARES:
         return [np.nan] * 6
-    auc = np.nan
-    auc_se = np.nan
-    if count > 0:
-        auc = concordant / count
-        auc_se = np.sqrt(variance / n_rows) / count
-    return [observed, predicted, auc, auc_se, square, value]
+    auc = (np.nan, np.nan)
+    if n_pairs > 0:
+        auc = concordant / n_pairs, np.sqrt(variance / n_rows) / n_pairs
+    measures = measures_before_calibration(loss, means, auc)
+    if loss.is_quadratic:
+        observed, predicted, r2, residual = measures
+        return [centre + unit * observed, centre + unit * predicted, r2, residual * unit**2]
+    return measures
 
 
 def _notes(
@@ -445,7 +400,7 @@ def _held_out(
     is_chosen = (table["sparsity"] == path.chosen) & (table["C"] == path.chosen_C)
     held_out = _FACTORS[name] * table["score"][is_chosen][0]
     return (
-        f" The {_HEADINGS[name]} is {here:.3g} here, and was {held_out:.3g} where cross-validation "
+        f" The {_HEADINGS.get(name, name)} is {here:.3g} here, and was {held_out:.3g} where cross-validation "
         f"held {path.folds} out."
     )
 
@@ -476,7 +431,7 @@ def _note_on_few_rows(model: LinearModel, n_measured: int | None, n_rows: int) -
 
 
 def facts_of(
-    model: LinearModel, names: Sequence[str], by: str, sent: Sequence[Sent]
+    model: LinearModel, names: Sequence[Any], by: str, sent: Sequence[Sent]
 ) -> tuple[tuple[str, str], ...]:
     """Return what a report of a performance begins with."""
     total = sum(stage.bytes_up for stage in sent)
@@ -494,7 +449,7 @@ def facts_of(
         )
     return (
         ("performance of", f"{type(model).__name__} with {words_on_features(model)}"),
-        ("groups", ", ".join(names)),
+        ("groups", ", ".join(map(str, names))),
         ("protection", protection_of(model)),
         ("disclosure", consequence),
         ("bytes from each group", f"{total // max(len(names), 1):,} on average"),

@@ -20,10 +20,13 @@ import numpy as np
 from scipy.special import expit, xlogy
 
 from ..data import Client
+from ..losses import LogisticLoss, Loss, PoissonLoss, SoftmaxLoss, SquaredLoss
 from ..sparse_model import Array
 from .calibration import (
     LineSums,
     Outcome,
+    Pairs,
+    Scaled,
     calibrate,
     chi_squared_of_line,
     count_pairs,
@@ -39,17 +42,13 @@ from .small_cells import Counts, has_few_rows
 from .weighted_loss import split_weights
 
 _CALIBRATION = ("intercept", "intercept_se", "slope", "slope_se")
-MEASURES_OF_LABELS = (
-    "observed",
-    "predicted",
-    "auc",
-    "auc_se",
-    "brier",
-    "log_loss",
-    *_CALIBRATION,
-)
-MEASURES_OF_NUMBERS = ("observed", "predicted", "r2", "mean_squared_error", *_CALIBRATION)
-MEASURES_OF_COUNTS = ("observed", "predicted", "d2", "deviance", *_CALIBRATION)
+_OF_LABELS = ("observed", "predicted", "auc", "auc_se", "brier", "log_loss", *_CALIBRATION)
+MEASURES: dict[type[Loss], tuple[str, ...]] = {
+    LogisticLoss: _OF_LABELS,
+    SoftmaxLoss: _OF_LABELS,
+    SquaredLoss: ("observed", "predicted", "r2", "mean_squared_error", *_CALIBRATION),
+    PoissonLoss: ("observed", "predicted", "d2", "deviance", *_CALIBRATION),
+}
 
 
 @dataclass(frozen=True)
@@ -85,6 +84,12 @@ class OfPredictions(ClientSums):
         if self.counted is not None and self.counted[client.client_id] != len(targets):
             counted = weights * (self.counted[client.client_id] / len(targets))
         return outcomes_of(loss, predictions, targets, weights, counted)
+
+    def scaled_outcomes(self, client: Client, message: State) -> list[Scaled]:
+        """Return the outcomes in the units of the message, which follow the model."""
+        centres, units = message[2:4]
+        parts = zip(self.outcomes(client, message), centres, units, strict=True)
+        return [scaled(outcome, centre, unit) for outcome, centre, unit in parts]
 
     def answer(
         self, one: Sum, client: Client, message: State, rng: np.random.Generator | None = None
@@ -240,10 +245,9 @@ class PooledPerformance(OfPredictions):
 
     def measure(self, client: Client, message: State) -> Array:
         """Return the sums of a client."""
-        centres, units = message[2:]
         share = share_of(client, self.shares, self.n_rows)
-        parts = zip(self.outcomes(client, message), centres, units, strict=True)
-        return _with_ones(np.array([self._sums_of(scaled(*part).outcome, share) for part in parts]))
+        scales = self.scaled_outcomes(client, message)
+        return _with_ones(np.array([self._sums_of(scale.outcome, share) for scale in scales]))
 
     def pooled(self, state: State) -> MeasuredMeans:
         """Return the means over the rows that are measured, of the pairs too."""
@@ -256,22 +260,14 @@ class PooledPerformance(OfPredictions):
         are the pairs over n m, those in order over n m, and the variance of these over n^2 m. A
         client with the weight p_i has p_i n rows there, whose weights are one on the mean.
         """
-        predictor, targets, loss, weights, counted = outcome
-        losses = loss.values(predictor, targets)
         in_parts = np.zeros(3)
-        if loss.is_quadratic:
-            numbers = [predictor, targets, losses, targets**2]
-        elif loss.class_labels is None:
-            numbers = [expected_targets(loss, predictor), targets, losses, xlogy(targets, targets)]
-        else:
-            probabilities = expit(predictor)
-            is_event = targets > 0
-            numbers = [probabilities, is_event, losses, (probabilities - is_event) ** 2]
-            pairs = count_pairs(predictor, is_event, weights, counted)
-            size = share / len(targets)
-            in_parts = size * np.array([pairs.n_pairs, pairs.n_concordant, 0]) / len(targets)
-            in_parts[2] = np.nan_to_num(pairs.variance) * self.n_rows * size**3 / len(targets)
-        return np.append([outcome.mean(number) for number in numbers], in_parts)
+        if outcome.loss.class_labels is not None:
+            pairs = pairs_of(outcome)
+            n_targets = len(outcome.targets)
+            size = share / n_targets
+            in_parts = size * np.array([pairs.n_pairs, pairs.n_concordant, 0]) / n_targets
+            in_parts[2] = np.nan_to_num(pairs.variance) * self.n_rows * size**3 / n_targets
+        return np.append(means_of(outcome), in_parts)
 
 
 @dataclass(frozen=True)
@@ -296,12 +292,9 @@ class CalibrationSums(OfPredictions):
 
     def derivatives(self, client: Client, message: State) -> Array:
         """Return the sums of a client at the lines of the message."""
-        centres, units, lines = message[2:]
         rows = []
-        for outcome, centre, unit, line in zip(
-            self.outcomes(client, message), centres, units, lines, strict=True
-        ):
-            parts = line_sums(scaled(outcome, centre, unit), line)
+        for scale, line in zip(self.scaled_outcomes(client, message), message[4], strict=True):
+            parts = line_sums(scale, line)
             rows.append(np.concatenate([part.reshape(-1) for part in parts]))
         return _with_ones(np.array(rows))
 
@@ -325,61 +318,83 @@ class ChiSquaredSums(OfPredictions):
 
     def chi_squared(self, client: Client, message: State) -> Array:
         """Return the mean of a client at the line of the message."""
-        centres, units, lines = message[2:]
-        (outcome,) = self.outcomes(client, message)
-        scale = scaled(outcome, centres[0], units[0])
-        return _with_ones(np.array([[chi_squared_of_line(scale, lines[0])]]))
+        (scale,) = self.scaled_outcomes(client, message)
+        (line,) = message[4]
+        return _with_ones(np.array([[chi_squared_of_line(scale, line)]]))
 
     def pooled(self, state: State) -> Array:
         """Return the mean over the rows that are measured, shape (1,)."""
         return _means_of_measured(state[-1], self.n_outcomes).means[:, 0]
 
 
-def measures_of_counts(
-    predicted: float, observed: float, half_deviance: float, mean_of_y_log_y: float
-) -> list[float]:
-    """Return the measures of counts before the calibration, from four means over rows.
+def pairs_of(outcome: Outcome) -> Pairs:
+    """Return the pairs of rows with and without the event."""
+    predictor, targets, _, weights, counted = outcome
+    return count_pairs(predictor, targets > 0, weights, counted)
 
-    D^2 is the share of the deviance of the mean count that the model explains. It is nan if all
-    counts are equal.
+
+def means_of(outcome: Outcome, centre: float = 0.0) -> list[float]:
+    """Return the four means that `measures_before_calibration` takes.
+
+    They are of what is predicted and what is observed, of the loss, and of one more number of each
+    row: for numbers the squares of the targets about a centre, for counts y log y, and for labels
+    the squared error of the probability.
     """
-    half_of_mean = mean_of_y_log_y - float(xlogy(observed, observed))
-    # Counts that are all equal leave rounding.
-    is_spread = half_of_mean > 1e-12 * max(abs(mean_of_y_log_y), observed)
-    d2 = 1 - half_deviance / half_of_mean if is_spread else np.nan
-    return [observed, predicted, d2, 2 * half_deviance]
+    predictor, targets, loss, *_ = outcome
+    if loss.class_labels is not None:
+        predicted = expit(predictor)
+        observed = targets > 0
+        last = (predicted - observed) ** 2
+    else:
+        predicted = expected_targets(loss, predictor)
+        observed = targets
+        last = (targets - centre) ** 2 if loss.is_quadratic else xlogy(targets, targets)
+    numbers = [predicted, observed, loss.values(predictor, targets), last]
+    return [outcome.mean(number) for number in numbers]
+
+
+def measures_before_calibration(
+    loss: Loss, means: Sequence[float], auc: tuple[float, float], centre: float = 0.0
+) -> list[float]:
+    """Return the measures of `MEASURES` but for the calibration.
+
+    R^2 and D^2 are nan if all targets are equal. D^2 is the share of the deviance of the mean count
+    that the model explains.
+
+    Parameters
+    ----------
+    loss : Loss
+    means : sequence of float
+        As `means_of` returns them.
+    auc : tuple of float
+        Of labels, with its standard error.
+    centre : float, default 0.0
+        As in `means_of`.
+    """
+    predicted, observed, value, last = means
+    if loss.class_labels is not None:
+        return [observed, predicted, *auc, last, value]
+    if loss.is_quadratic:
+        half_of_mean = (last - (observed - centre) ** 2) / 2
+        rounding = 0.0
+    else:
+        half_of_mean = last - float(xlogy(observed, observed))
+        # Counts that are all equal leave rounding.
+        rounding = 1e-12 * max(abs(last), observed)
+    explained = 1 - value / half_of_mean if half_of_mean > rounding else np.nan
+    return [observed, predicted, explained, 2 * value]
 
 
 def measures_of(outcome: Outcome) -> Array:
     """Return the measures of one outcome on the rows of one client; nan if they miss a class."""
-    predictor, targets, loss, weights, counted = outcome
-    observed = outcome.mean(targets)
-    if loss.is_quadratic:
-        squares = outcome.mean((predictor - targets) ** 2)
-        variance = outcome.mean((targets - observed) ** 2)
-        r2 = 1 - squares / variance if variance > 0 else np.nan
-        return np.array([observed, outcome.mean(predictor), r2, squares, *calibrate(outcome)])
-
-    if loss.class_labels is None:
-        measures = measures_of_counts(
-            outcome.mean(expected_targets(loss, predictor)),
-            observed,
-            outcome.mean(loss.values(predictor, targets)),
-            outcome.mean(xlogy(targets, targets)),
-        )
-        return np.array([*measures, *calibrate(outcome)])
-
-    is_event = targets > 0
-    if is_event.all() or not is_event.any():
-        return np.full(len(MEASURES_OF_LABELS), np.nan)
-    probabilities = expit(predictor)
-    pairs = count_pairs(predictor, is_event, weights, counted)
-    measures = [
-        outcome.mean(is_event),
-        outcome.mean(probabilities),
-        pairs.n_concordant / pairs.n_pairs,
-        np.sqrt(pairs.variance) / pairs.n_pairs,
-        outcome.mean((probabilities - is_event) ** 2),
-        outcome.mean(loss.values(predictor, targets)),
-    ]
+    observed = outcome.mean(outcome.targets)
+    auc = (np.nan, np.nan)
+    if outcome.loss.class_labels is not None:
+        is_event = outcome.targets > 0
+        if is_event.all() or not is_event.any():
+            return np.full(len(MEASURES[LogisticLoss]), np.nan)
+        pairs = pairs_of(outcome)
+        auc = pairs.n_concordant / pairs.n_pairs, np.sqrt(pairs.variance) / pairs.n_pairs
+    means = means_of(outcome, observed)
+    measures = measures_before_calibration(outcome.loss, means, auc, observed)
     return np.array([*measures, *calibrate(outcome)])

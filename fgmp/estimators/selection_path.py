@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._support.displays import html_table
+from .._support.displays import html_table, rows_of
 from .._support.linear_algebra import inner, solve_semidefinite
 from .._support.optional import needs
 from .._support.warnings import advise_once
@@ -270,12 +270,8 @@ class SparsityPath:
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks: the held-out loss of each sparsity."""
-        rows = [
-            [f"{values[0]:g}", *(f"{value:.3g}" for value in values[1:])]
-            for values in zip(*self.table.values(), strict=True)
-        ]
         title = f"Held-out losses, {self.folds} held out; chosen: {self.chosen}"
-        return html_table(title, rows, header=list(self.table))
+        return html_table(title, list(self.table), rows_of(self.table, 3, nothing="nan"))
 
     @property
     def chosen(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 from sklearn.base import is_classifier
 
-from .._support.displays import cell_of, frame_of, html_table_with_notes, text_table
+from .._support.displays import frame_of, html_table_with_notes, rows_of, text_table
 from .._support.ties import with_exact_ties
 from .._support.validation import check_bool, check_number
 from ..shared_support.newton import Separated
@@ -59,8 +59,7 @@ _HEADINGS = {
     "rows": "rows",
 }
 _RATIOS = ("odds_ratio", "rate_ratio")
-_BOUNDS = {"lower": "low", "upper": "high"}
-_BY_GROUP = ("", "_by_group")
+_ENDS = ("lower", "upper", "lower_by_group", "upper_by_group")
 # What the names of the columns of the refit without a ridge end with.
 UNSHRUNKEN = "_unshrunken"
 
@@ -156,20 +155,18 @@ class Summary:
         ratio with its intervals, or, without one, the coefficient with its own.
         """
         ratio = next((name for name in _RATIOS if name in self.columns), "")
-        columns = self.columns
-        if ratio:
-            columns = _per_step(ratio, columns)
+        columns = _per_step(ratio, self.columns) if ratio else self.columns
         main = ratio or "coefficient"
         headings = {name: _HEADINGS[name] for name in ("feature", "class", "step", main)}
         for refit in ("", UNSHRUNKEN):
-            headings |= {main + refit: headings[main] if not refit else "C=inf"}
-            for ending in _BY_GROUP:
-                for bound, heading in _BOUNDS.items():
-                    name = f"{ratio}_{bound}{ending}" if ratio else f"{bound}{ending}"
-                    headings[name + refit] = heading
+            headings[main + refit] = "C=inf" if refit else _HEADINGS[main]
+            for end in _ENDS:
+                name = f"{ratio}_{end}" if ratio else end
+                headings[name + refit] = "low" if end.startswith("lower") else "high"
         headings |= _HEADINGS
-        for name in [name for name in headings if "_by_group" in name]:
-            headings[name] += f" ({self._words_on_groups})"
+        for name in headings:
+            if "_by_group" in name:
+                headings[name] += f" ({self._words_on_groups})"
         if ratio:
             del headings["per_deviation"]  # its exponential says the same
         shown = {
@@ -177,24 +174,18 @@ class Summary:
             for name in headings
             if name in columns and not ("by_group" in name and np.isnan(columns[name]).all())
         }
-        cells = {
-            name: [cell_of(value, 4, nothing="") for value in column]
-            for name, column in shown.items()
-        }
-        if "rows" in cells:
-            marks = np.where(columns["few_rows"], " *", "")
-            cells["rows"] = [cell + mark for cell, mark in zip(cells["rows"], marks, strict=True)]
-        return [headings[name] for name in shown], [
-            list(row) for row in zip(*cells.values(), strict=True)
-        ]
+        rows = rows_of(shown, 4, nothing="")
+        if "rows" in shown:
+            at = list(shown).index("rows")
+            for row, is_few in zip(rows, columns["few_rows"], strict=True):
+                row[at] += " *" if is_few else ""
+        return [headings[name] for name in shown], rows
 
 
 def _per_step(ratio: str, columns: dict[str, Array]) -> dict[str, Array]:
     """Return columns in which a ratio and its intervals are those of a readable step, in words."""
     deviations = columns["deviation"]
-    is_indicator = np.zeros(len(deviations), bool)
-    if "rows" in columns:
-        is_indicator = ~np.isnan(columns["rows"])
+    is_indicator = ~np.isnan(columns.get("rows", np.full(len(deviations), np.nan)))
     words = [f"sd {deviation:.4g}" for deviation in deviations.tolist()]
     steps = np.where(is_indicator, "1", words)
     steps[np.isnan(deviations)] = ""  # of the intercept
@@ -351,9 +342,8 @@ def _errors(
         # The variance of a coefficient that all groups agree on is zero, or rounding of zero.
         errors = np.sqrt(np.maximum(matrix.diagonal(), 0))
     quantile = (1 + level) / 2
-    factor = float(ndtri(quantile))
-    if degrees < np.inf:
-        factor = float(stdtrit(degrees, quantile)) if degrees > 0 else np.nan
+    # No degree of freedom has no quantile: nan.
+    factor = float(ndtri(quantile) if degrees == np.inf else stdtrit(degrees, quantile))
     return {
         f"standard_error{ending}": errors,
         f"lower{ending}": covariance.values - factor * errors,
@@ -367,32 +357,23 @@ def _ratios(ratio: str, columns: dict[str, Array]) -> dict[str, Array]:
     The intercept, which has no deviation, has no ratio.
     """
     deviations = columns["deviation"]
-    exponents = {"": "coefficient"}
-    exponents |= {f"_{bound}{end}": bound + end for end in _BY_GROUP for bound in _BOUNDS}
+    exponents = {"": "coefficient"} | {f"_{end}": end for end in _ENDS}
     steps = {"": np.where(np.isnan(deviations), np.nan, 1.0), "_per_deviation": deviations}
     with np.errstate(over="ignore"):
         return {
-            f"{ratio}{per}{ending}": np.exp(columns[name] * step)
+            f"{ratio}{per}{end}": np.exp(columns[name] * step)
             for per, step in steps.items()
-            for ending, name in exponents.items()
+            for end, name in exponents.items()
         }
 
 
 def _feature_names(model: LinearModel, covariance: Covariance) -> Array:
     """Return the name of the feature of each coefficient, and of the intercept one of its own."""
-    is_numbered = not hasattr(model, "encoding_") and not hasattr(model, "feature_names_in_")
-    # A model of a million columns without names has a few coefficients.
-    names = None if is_numbered else names_of_features(model)
+    names = list(names_of_features(model))
     intercept = "(intercept)"
-    while names is not None and intercept in names:
+    while intercept in names:
         intercept = f"({intercept})"
-    found = np.empty(len(covariance.columns), object)
-    for index, column in enumerate(covariance.columns.tolist()):
-        if column < 0:
-            found[index] = intercept
-        else:
-            found[index] = f"x{column}" if names is None else names[column]
-    return found
+    return np.array([*names, intercept], object)[covariance.columns]  # the intercept is -1
 
 
 def _why_no_covariance(model: LinearModel) -> str:

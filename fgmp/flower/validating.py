@@ -62,18 +62,17 @@ def validate_over(
     ['client 0', 'client 1', 'client 2']
     """
     with needs("validate_over", "scikit-learn", "narwhals", "tqdm"):
-        from ..estimators.internal_external import sets_of_groups, validate_sets, way_of_measuring
+        from ..estimators.internal_external import validate_groups
         from ..estimators.performance import performance_of_clients
     sites = sites_to_fit(estimator, grid, n_clients, features, classes, **options)
 
     def refit(model: SparseLinear, is_inside: Array) -> SparseLinear:
         return sites.of(is_inside).fit(model)
 
-    def measure(fitted: SparseLinear, is_measured: Array) -> Performance:
+    def measure(fitted: SparseLinear, is_measured: Array, by: str) -> Performance:
         measured = sites.of(is_measured)
         if hasattr(fitted, "encoding_"):
             measured = measured.encoded(fitted.encoding_)
-        return performance_of_clients(fitted, measured, measured.names, way_of_measuring(estimator))
+        return performance_of_clients(fitted, measured, measured.names, by)
 
-    sets = sets_of_groups(estimator, len(sites.names), n_sets)
-    return validate_sets(estimator, sites.names, sets, dense, refit, measure)
+    return validate_groups(estimator, sites.names, n_sets, dense, refit, measure)
