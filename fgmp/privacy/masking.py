@@ -359,6 +359,7 @@ class _Server:
         n_texts = {position: len(of_position) for position, of_position in holders.items()}
         texts = self._texts("share_keys", name, dict.fromkeys(positions, question), n_texts)
         senders = sorted(texts)
+        holders = {sender: holders[sender] for sender in senders}
         wrapped: dict[int, bytes] = {}
         received: dict[int, list[bytes]] = {position: [] for position in senders}
         for sender in senders:  # increasing, so that receivers know whose text is whose

@@ -119,7 +119,7 @@ class GaussianNoise(Aggregator):
         check_number("delta", self.delta, above=0)
         if self.delta >= 1:
             raise ValueError(f"delta is {self.delta!r}; expected a number above 0 and below 1")
-        if not isinstance(self.aggregator, (Mean, SecureSum)):
+        if not isinstance(self.aggregator, Mean):
             raise ValueError(
                 f"aggregator is {self.aggregator!r}; expected Mean() or SecureSum(...)"
             )
@@ -202,7 +202,7 @@ def _smallest(is_enough: Callable[[float], bool]) -> float:
 
 
 @dataclass(frozen=True)
-class CalibratedNoise(Aggregator, PrivacyMechanism, ClientSampler):
+class CalibratedNoise(Mean, PrivacyMechanism, ClientSampler):
     """The noise of one run: the server sees, of each exchange, the mean of the clipped updates.
 
     Cohorts and noise are drawn from a secret.
@@ -245,10 +245,6 @@ class CalibratedNoise(Aggregator, PrivacyMechanism, ClientSampler):
     def with_secret(self, secret: bytes) -> CalibratedNoise:
         """Return the noise of the run that a checkpoint has kept."""
         return replace(self, key=secret)
-
-    def __call__(self, updates: Updates) -> Array:
-        """Return the single row that the server sees, which is the mean with noise."""
-        return updates.values[0]
 
     def draw(
         self, streams: Streams, round_number: int, n_clients: int, cohort_size: int

@@ -16,7 +16,7 @@ import numpy as np
 
 from .._support.validation import check_integer, check_kind, check_number
 from .._support.warnings import warn_user
-from ..aggregation import Aggregator, PrivacyMechanism
+from ..aggregation import Mean, PrivacyMechanism
 from ..data import ProblemInfo
 from ..method import Call, Exchange, Method, Transport
 from ..sparse_model import Array, IndexArray
@@ -68,7 +68,7 @@ class MaskedSum(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SecureSum(Aggregator, PrivacyMechanism):
+class SecureSum(Mean, PrivacyMechanism):
     """The weighted mean, of which the server learns the sum alone.
 
     Use it as ``simulate(..., aggregator=SecureSum())``. Each client multiplies its update by its
@@ -166,10 +166,6 @@ class SecureSum(Aggregator, PrivacyMechanism):
         ledger.include(secret)
         return replace(self, ledger=ledger)
 
-    def __call__(self, updates: Updates) -> Array:
-        """Return the single row that the server sees, which is the mean."""
-        return updates.values[0]
-
     @property
     def range(self) -> float:
         """The largest magnitude of a number in an update."""
@@ -188,22 +184,21 @@ class SecureSum(Aggregator, PrivacyMechanism):
             why="the clients of a cohort",
         )
 
-    def encoded(self, values: Array, weight: float | Array = 1.0) -> Array:
-        """Return values times weights as unsigned integers.
+    def encoded(self, values: Array, weight: float = 1.0) -> Array:
+        """Return values times a weight as unsigned integers.
 
         Parameters
         ----------
         values : ndarray of float
-        weight : float or ndarray
-            Shares of the whole weight, from 0 to 1.
+        weight : float
+            A share of the whole weight, from 0 to 1.
 
         Raises
         ------
         TooLarge
             If a value is beyond the range.
         """
-        weights = np.asarray(weight)
-        if not np.all((weights >= 0) & (weights <= 1)):
+        if not 0 <= weight <= 1:
             raise ValueError(
                 f"weight is {weight}; expected a share of all, from 0 to 1: others wrap around"
             )
