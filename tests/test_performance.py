@@ -112,6 +112,22 @@ def test_measures_of_all_rows_are_those_of_other_libraries(secure):
         np.testing.assert_allclose(table[measure][0], value, 1e-6, 1e-9, err_msg=measure)
 
 
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_single_event_of_a_group_makes_the_error_of_an_auc_no_smaller(secure):
+    """Its variance, which nothing estimates, counts as the largest there can be, not as zero."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((90, 2))
+    groups = np.repeat([0, 1, 2], 30)
+    y = (X[:, 0] + rng.logistic(size=90) > 0) & (groups == 2)
+    y[[4, 37]] = True  # one in each of the other groups
+    model = fgmp.FedGradMPClassifier("all", C=1.0, min_rows=1, secure=secure).fit(X, y, groups)
+    z = model.decision_function(X)[groups == 2]
+    n_pairs = [29, 29, y[groups == 2].sum() * (~y[groups == 2]).sum()]
+    variances = [29**2 / 4, 29**2 / 4, n_pairs[2] ** 2 * delong_variance(z, y[groups == 2])]
+    found = model.performance(X, y, groups, by="all").columns["auc_se"][0]
+    np.testing.assert_allclose(found, np.sqrt(sum(variances)) / sum(n_pairs), 1e-6)
+
+
 @pytest.mark.parametrize("by", ["groups", "all"])
 @pytest.mark.parametrize("fit_intercept", [True, "per_group"])
 def test_measures_of_counts_are_those_of_other_libraries(by, fit_intercept):

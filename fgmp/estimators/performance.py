@@ -80,8 +80,9 @@ class Performance:
         ``group``, or all rows; with several classes ``class``, each against the others; ``rows``,
         their number; and measures, nan where there is none. ``observed`` and ``predicted`` are
         means. For labels they are the share of events, and the mean of their probabilities, beside
-        ``auc``, the area under the ROC curve, and its standard error ``auc_se``, ``brier`` and
-        ``log_loss``; for numbers ``r2`` and ``mean_squared_error``; for counts ``d2``, the share of
+        ``auc``, the area under the ROC curve, and its standard error ``auc_se`` (over all rows with
+        the largest variance there can be of a group that has a single row of a class), ``brier``
+        and ``log_loss``; for numbers ``r2`` and ``mean_squared_error``; for counts ``d2``, the share of
         the deviance that is explained, and ``deviance``, the mean over the rows. ``intercept`` and
         ``slope`` are the calibration, 0 and 1 for a model that is right, with their standard
         errors; for counts that of the logarithm of the expected count, with quasi-Poisson errors.

@@ -266,7 +266,11 @@ class PooledPerformance(OfPredictions):
             n_targets = len(outcome.targets)
             size = share / n_targets
             in_parts = size * np.array([pairs.n_pairs, pairs.n_concordant, 0]) / n_targets
-            in_parts[2] = np.nan_to_num(pairs.variance) * self.n_rows * size**3 / n_targets
+            # Nothing estimates it from a single row of a class. The variance of an AUC is at most
+            # AUC (1 - AUC) over the rows of the rarer class, here a quarter.
+            largest = pairs.n_pairs**2 / 4
+            variance = np.nan_to_num(pairs.variance, nan=largest)
+            in_parts[2] = variance * self.n_rows * size**3 / n_targets
         return np.append(means_of(outcome), in_parts)
 
 
