@@ -82,10 +82,11 @@ class Performance:
         means. For labels they are the share of events, and the mean of their probabilities, beside
         ``auc``, the area under the ROC curve, and its standard error ``auc_se`` (over all rows with
         the largest variance there can be of a group that has a single row of a class), ``brier``
-        and ``log_loss``; for numbers ``r2`` and ``mean_squared_error``; for counts ``d2``, the share of
-        the deviance that is explained, and ``deviance``, the mean over the rows. ``intercept`` and
-        ``slope`` are the calibration, 0 and 1 for a model that is right, with their standard
-        errors; for counts that of the logarithm of the expected count, with quasi-Poisson errors.
+        and ``log_loss``; for numbers ``r2`` and ``mean_squared_error``; for counts ``d2``, the
+        share of the deviance that is explained, and ``deviance``, the mean over the rows.
+        ``intercept`` and ``slope`` are the calibration, 0 and 1 for a model that is right, with
+        their standard errors; for counts that of the logarithm of the expected count, with
+        quasi-Poisson errors.
     title : str
         The model, and what it was measured on.
     notes : tuple of str
@@ -324,15 +325,12 @@ def _of_all_rows(
 
     of_outcomes = loss if loss.class_labels is None else LogisticLoss()
     n_counted = share * session.settings.n_counted
-    table = np.column_stack(
-        [
-            [
-                _pooled_measures(one, of_outcomes, centre, unit, share * n_rows)
-                for one, centre, unit in zip(sums, centres, units, strict=True)
-            ],
-            calibrations(evaluate, chi_squared, of_outcomes, centres, units, n_counted),
-        ]
-    )
+    measures = [
+        _pooled_measures(one, of_outcomes, centre, unit, share * n_rows)
+        for one, centre, unit in zip(sums, centres, units, strict=True)
+    ]
+    lines = calibrations(evaluate, chi_squared, of_outcomes, centres, units, n_counted)
+    table = np.column_stack([measures, lines])
     table[np.isnan(table[:, 0])] = np.nan
     return table[None], share
 
@@ -401,8 +399,8 @@ def _held_out(
     is_chosen = (table["sparsity"] == path.chosen) & (table["C"] == path.chosen_C)
     held_out = _FACTORS[name] * table["score"][is_chosen][0]
     return (
-        f" The {_HEADINGS.get(name, name)} is {here:.3g} here, and was {held_out:.3g} where cross-validation "
-        f"held {path.folds} out."
+        f" The {_HEADINGS.get(name, name)} is {here:.3g} here, and was {held_out:.3g} where "
+        f"cross-validation held {path.folds} out."
     )
 
 

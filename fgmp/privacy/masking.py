@@ -39,9 +39,9 @@ others. They take part in no further sum of that session, and two clients agree 
 each session, because each adds a nonce of its own.
 
 `Sessions.trip_here` carries the messages on this machine, `fgmp.flower` over a network; the code
-that decides is the same. Masks come from the random numbers of the operating system and leave no trace
-in the sum. Keys are X25519, shares are encrypted by ChaCha20-Poly1305, masks are the stream of
-ChaCha20, all by `cryptography`; what is derived, is by HKDF with SHA-256 (RFC 5869); secrets are
+that decides is the same. Masks come from the random numbers of the operating system and leave no
+trace in the sum. Keys are X25519, shares are encrypted by ChaCha20-Poly1305, masks are the stream
+of ChaCha20, all by `cryptography`; what is derived, is by HKDF with SHA-256 (RFC 5869); secrets are
 split by Shamir's scheme (`fgmp.privacy.secret_sharing`).
 """
 
