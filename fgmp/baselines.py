@@ -5,9 +5,10 @@ gradients, and thresholds at the point where it takes the next gradient. None of
 variance of minibatches: SAG and SVRG, which the paper names among the solvers of a client (Section
 IV-A), are not implemented, neither here nor in `fgmp.solvers`.
 
-In all of them k = 0, ..., K-1 counts the local steps, g is the gradient of a minibatch, S(v, t) is
-soft thresholding, H_tau keeps the tau largest entries, and eta_c and eta_s are the learning rates
-of client and server.
+In all of them x is the model, k = 0, ..., K-1 counts the local steps, g(x) is the gradient of a
+minibatch, S(v, t) is soft thresholding of v by t, H_tau keeps the tau largest entries, and eta_c
+and eta_s are the learning rates of client and server (the eta_1, eta_2 and eta_3 of the paper are
+something else, see `fgmp.dictionaries`).
 """
 
 from collections.abc import Sequence
@@ -27,11 +28,8 @@ from .updates import UpdateSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class FirstOrder(Method):
-    """Take K gradient steps at the clients, and a step of the server along their mean change.
-
-    This is what the baselines share. A subclass overrides a threshold, at the clients or at the
-    server.
+class Baseline(Method):
+    """The parameters that all baselines have, and their checks.
 
     Parameters
     ----------
@@ -65,45 +63,8 @@ class FirstOrder(Method):
 
     def check(self, info: ProblemInfo) -> None:
         """Raise a ValueError if the parameters do not fit a problem of that info."""
-        self.selection.check(getattr(self, "sparsity", None), info.model_shape)
+        self.selection.check(None, info.model_shape)
         warn_of_small_batches(self.batch_size, info.n_rows)
-
-    def start(self, info: ProblemInfo) -> Array:
-        """Return w = 0."""
-        return np.zeros(info.model_shape, info.dtype)
-
-    def exchanges(self) -> Sequence[Exchange]:
-        """Return the one exchange of a round: w goes out, and comes back after K steps."""
-        exchange = Exchange(lambda w: w, self.client_update, self.server_update, self.update_spec)
-        return (exchange.declared_for(FirstOrder.client_update),)
-
-    def update_spec(self, w: Array) -> UpdateSpec:
-        """Return what an update looks like: a dense model, with the reference w."""
-        return UpdateSpec(w.shape, w.dtype, reference=w)
-
-    def client_update(self, client: Client, w: Array, rng: np.random.Generator) -> Array:
-        """Take K steps w <- thresholded(w - eta_c g)."""
-        eta_c = float(self.learning_rate)  # a number of NumPy would turn float32 into float64
-        for batch in client.minibatches(rng, self.batch_size, self.local_iterations):
-            w = self.thresholded(w - eta_c * client.gradient(w, batch))
-        return w
-
-    def server_update(self, w: Array, mean: Array) -> Array:
-        """Return w + eta_s (mean - w) after the server's threshold."""
-        eta_s = float(self.server_learning_rate)
-        return self.thresholded_by_server(w + eta_s * (mean - w))
-
-    def thresholded(self, w: Array) -> Array:
-        """Return w as it is: no threshold after a client's step."""
-        return w
-
-    def thresholded_by_server(self, w: Array) -> Array:
-        """Return w as it is: no threshold at the server."""
-        return w
-
-    def thresholds(self, rounds: int) -> list[float]:
-        """Return the K thresholds before each local step, after `rounds` rounds: all are zero."""
-        return [0.0] * self.local_iterations
 
     @property
     def length(self) -> float:
@@ -112,12 +73,57 @@ class FirstOrder(Method):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FirstOrder(Baseline):
+    """Take K gradient steps at the clients, and a step of the server along their mean change.
+
+    A subclass overrides a threshold, at the clients or at the server. Parameters as in `Baseline`.
+    """
+
+    def start(self, info: ProblemInfo) -> Array:
+        """Return x = 0."""
+        return np.zeros(info.model_shape, info.dtype)
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Return the one exchange of a round: x goes out, and comes back after K steps."""
+        update = FirstOrder.client_update
+        return (Exchange.of(self, update, repeats="never", reveals_objective=False),)
+
+    def message(self, x: Array) -> Array:
+        """Return x itself."""
+        return x
+
+    def update_spec(self, x: Array) -> UpdateSpec:
+        """Return what an update looks like: a dense model, with the reference x."""
+        return UpdateSpec(x.shape, x.dtype, reference=x)
+
+    def client_update(self, client: Client, x: Array, rng: np.random.Generator) -> Array:
+        """Take K steps x <- thresholded(x - eta_c g(x))."""
+        eta_c = float(self.learning_rate)  # a number of NumPy would turn float32 into float64
+        for batch in client.minibatches(rng, self.batch_size, self.local_iterations):
+            x = self.thresholded(x - eta_c * client.gradient(x, batch))
+        return x
+
+    def server_update(self, x: Array, mean: Array) -> Array:
+        """Return x + eta_s (mean - x) after the server's threshold."""
+        eta_s = float(self.server_learning_rate)
+        return self.thresholded_by_server(x + eta_s * (mean - x))
+
+    def thresholded(self, x: Array) -> Array:
+        """Return x as it is: no threshold after a client's step."""
+        return x
+
+    def thresholded_by_server(self, x: Array) -> Array:
+        """Return x as it is: no threshold at the server."""
+        return x
+
+
+@dataclass(frozen=True, kw_only=True)
 class FedAvg(FirstOrder):
     """Run federated averaging: gradient steps at the clients, and their mean at the server.
 
-    The client takes w <- w - eta_c g, and the server w <- w + eta_s (mean - w).
+    The client takes x <- x - eta_c g(x), and the server x <- x + eta_s (mean - x).
 
-    Parameters as in `FirstOrder`.
+    Parameters as in `Baseline`.
 
     References
     ----------
@@ -140,7 +146,7 @@ class FedAvg(FirstOrder):
 class FedHT(FirstOrder):
     """Run federated hard thresholding: gradient steps at the clients, H_tau at the server.
 
-    Parameters as in `FirstOrder`, and `sparsity`, which is tau. What counts as one of the tau is up
+    Parameters as in `Baseline`, and `sparsity`, which is tau. What counts as one of the tau is up
     to `selection`.
 
     References
@@ -164,16 +170,21 @@ class FedHT(FirstOrder):
         super().__post_init__()
         validate_integer_field(self, "sparsity")
 
-    def thresholded_by_server(self, w: Array) -> Array:
-        """Return H_tau(w)."""
-        return self.selection.hard(w, self.sparsity)
+    def check(self, info: ProblemInfo) -> None:
+        """Raise a ValueError if the parameters do not fit a problem of that info."""
+        self.selection.check(self.sparsity, info.model_shape)
+        super().check(info)
+
+    def thresholded_by_server(self, x: Array) -> Array:
+        """Return H_tau(x)."""
+        return self.selection.hard(x, self.sparsity)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FedIterHT(FedHT):
     """Run federated iterative hard thresholding: H_tau at the server, and in every client's step.
 
-    The client takes w <- H_tau(w - eta_c g). Parameters as in `FedHT`.
+    The client takes x <- H_tau(x - eta_c g(x)). Parameters as in `FedHT`.
 
     Examples
     --------
@@ -187,16 +198,16 @@ class FedIterHT(FedHT):
     True
     """
 
-    def thresholded(self, w: Array) -> Array:
-        """Return H_tau(w)."""
-        return self.selection.hard(w, self.sparsity)
+    def thresholded(self, x: Array) -> Array:
+        """Return H_tau(x)."""
+        return self.selection.hard(x, self.sparsity)
 
 
 @dataclass(frozen=True, kw_only=True)
-class L1Penalised(FirstOrder):
-    """Hold the weight of a penalty lambda ||x||_1, which several methods share.
+class L1Penalised(Baseline):
+    """The weight of a penalty lambda ||x||_1, which several methods share.
 
-    Parameters as in `FirstOrder`, and `l1_weight`, which is lambda: at least 0.
+    Parameters as in `Baseline`, and `l1_weight`, which is lambda: at least 0.
     """
 
     l1_weight: float
@@ -207,15 +218,15 @@ class L1Penalised(FirstOrder):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedMid(L1Penalised):
+class FedMid(L1Penalised, FirstOrder):
     """Run federated mirror descent for a penalty lambda ||x||_1: proximal steps on both sides.
 
-    The client takes w <- S(w - eta_c g, eta_c lambda), and the server
-    w <- S(w + eta_s (mean - w), eta_s eta_c K lambda). Both thresholds act in every round. With
-    K = 1, one client and eta_s = 1 a step is S(w - eta_c g, 2 eta_c lambda), so the method
+    The client takes x <- S(x - eta_c g(x), eta_c lambda), and the server
+    x <- S(x + eta_s (mean - x), eta_s eta_c K lambda). Both thresholds act in every round. With
+    K = 1, one client and eta_s = 1 a step is S(x - eta_c g(x), 2 eta_c lambda), so the method
     minimises f(x) + 2 lambda ||x||_1. That is how its authors define it.
 
-    Parameters as in `FirstOrder`, and `l1_weight`, which is lambda: at least 0.
+    Parameters as in `Baseline`, and `l1_weight`, which is lambda: at least 0.
 
     References
     ----------
@@ -235,22 +246,23 @@ class FedMid(L1Penalised):
     (50, True, 0)
     """
 
-    def thresholded(self, w: Array) -> Array:
-        """Return S(w, eta_c lambda)."""
-        return self.selection.soft(w, float(self.learning_rate * self.l1_weight))
+    def thresholded(self, x: Array) -> Array:
+        """Return S(x, eta_c lambda)."""
+        return self.selection.soft(x, float(self.learning_rate * self.l1_weight))
 
-    def thresholded_by_server(self, w: Array) -> Array:
-        """Return S(w, eta_s eta_c K lambda)."""
-        return self.selection.soft(w, float(self.length * self.l1_weight))
+    def thresholded_by_server(self, x: Array) -> Array:
+        """Return S(x, eta_s eta_c K lambda)."""
+        return self.selection.soft(x, float(self.length * self.l1_weight))
 
 
 class Dual(NamedTuple):
     """The server's state of dual averaging, and the number of rounds so far.
 
-    `z` is the dual variable, of the shape of a model; the fast method stacks its two sums G and X.
+    `variables` are those that clients send and the server averages: of `FedDualAvg` z, of the shape
+    of a model, and of `FastFedDualAvg` the sums G and X, stacked.
     """
 
-    z: Array
+    variables: Array
     rounds: int
 
 
@@ -258,11 +270,11 @@ class Dual(NamedTuple):
 class FedDualAvg(L1Penalised):
     """Run federated dual averaging for f(x) + lambda ||x||_1: the clients average dual variables z.
 
-    In round r = 0, 1, ... the client computes w = S(z, lambda (eta_s eta_c K r + eta_c k)) and
-    z <- z - eta_c g(w), and the server z <- z + eta_s (mean - z). The estimate after the round is
+    In round r = 0, 1, ... the client computes x = S(z, lambda (eta_s eta_c K r + eta_c k)) and
+    z <- z - eta_c g(x), and the server z <- z + eta_s (mean - z). The estimate after the round is
     S(z, lambda eta_s eta_c K (r + 1)).
 
-    Parameters as in `FirstOrder`, and `l1_weight`, which is lambda: at least 0.
+    Parameters as in `Baseline`, and `l1_weight`, which is lambda: at least 0.
 
     References
     ----------
@@ -282,44 +294,41 @@ class FedDualAvg(L1Penalised):
     True
     """
 
-    def start(self, info: ProblemInfo) -> Dual:  # type: ignore[override]
+    def start(self, info: ProblemInfo) -> Dual:
         """Return z = 0."""
         return Dual(np.zeros(info.model_shape, info.dtype), 0)
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the one exchange of a round: z and its number go out, the z_i come back."""
-        exchange = Exchange(
-            self.dual_message,
-            self.dual_client_update,
-            self.dual_server_update,
-            self.dual_update_spec,
-        )
-        return (exchange.declared_for(FedDualAvg.dual_client_update),)
+        update = FedDualAvg.client_update
+        return (Exchange.of(self, update, repeats="never", reveals_objective=False),)
 
-    def dual_message(self, state: Dual) -> tuple[Array, int]:
+    def message(self, state: Dual) -> tuple[Array, int]:
         """Return z and the number of the round."""
-        return state.z, state.rounds
+        return state.variables, state.rounds
 
-    def dual_update_spec(self, state: Dual) -> UpdateSpec:
+    def update_spec(self, state: Dual) -> UpdateSpec:
         """Return what an update looks like: a dense array, with the reference z."""
-        return self.update_spec(state.z)
+        z = state.variables
+        return UpdateSpec(z.shape, z.dtype, reference=z)
 
-    def dual_client_update(
+    def client_update(
         self, client: Client, message: tuple[Array, int], rng: np.random.Generator
     ) -> Array:
-        """Take K steps w = S(z, lambda (eta_s eta_c K r + eta_c k)), z <- z - eta_c g(w)."""
+        """Take K steps x = S(z, lambda (eta_s eta_c K r + eta_c k)), z <- z - eta_c g(x)."""
         z, rounds = message
         eta_c = float(self.learning_rate)
         minibatches = client.minibatches(rng, self.batch_size, self.local_iterations)
         for batch, threshold in zip(minibatches, self.thresholds(rounds), strict=True):
-            w = self.selection.soft(z, threshold)
-            z = z - eta_c * client.gradient(w, batch)
+            x = self.selection.soft(z, threshold)
+            z = z - eta_c * client.gradient(x, batch)
         return z
 
-    def dual_server_update(self, state: Dual, mean: Array) -> Dual:
+    def server_update(self, state: Dual, mean: Array) -> Dual:
         """Return z + eta_s (mean - z), a round later."""
+        z = state.variables
         eta_s = float(self.server_learning_rate)
-        return Dual(state.z + eta_s * (mean - state.z), state.rounds + 1)
+        return Dual(z + eta_s * (mean - z), state.rounds + 1)
 
     def thresholds(self, rounds: int) -> list[float]:
         """Return lambda (eta_s eta_c K r + eta_c k) for the local steps k = 0, ..., K-1."""
@@ -331,31 +340,32 @@ class FedDualAvg(L1Penalised):
     def coefficients(self, state: Dual) -> Array:
         """Return S(z, lambda eta_s eta_c K r) after r rounds."""
         threshold = float(self.l1_weight * self.length * state.rounds)
-        return self.selection.soft(state.z, threshold)
+        return self.selection.soft(state.variables, threshold)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FastFedDualAvg(L1Penalised):
     """Run fast federated dual averaging: dual averaging that uses strong convexity mu.
 
-    Let w_1, ..., w_t be the points at which gradients were taken so far, G = sum g(w_s) and
-    X = sum w_s. A local step is G <- G + g(w), X <- X + w, w <- S((X mu/2 - G)/b, lambda t/b) with
-    b = gamma + t mu/2. The server averages G and X and takes the same w. Here gamma is
-    1/learning_rate and x_0 = 0, so that mu = 0 gives `FedDualAvg` with eta_s = 1, the only eta_s
-    that there is.
+    Let x_1, ..., x_t be the points at which gradients were taken so far, G = sum g(x_s) and
+    X = sum x_s. A local step is G <- G + g(x), X <- X + x, and then
+    x <- S((X mu/2 - G)/gamma_t, lambda t/gamma_t) with gamma_t = gamma + t mu/2. The server
+    averages G and X and takes the same x. Here gamma is 1/learning_rate and x_0 = 0, so that mu = 0
+    gives `FedDualAvg` with eta_s = 1, the only eta_s that there is.
 
-    Parameters as in `FirstOrder`, `l1_weight`, which is lambda, and `strong_convexity`, which is
+    Parameters as in `Baseline`, `l1_weight`, which is lambda, and `strong_convexity`, which is
     mu: both at least 0.
 
     Notes
     -----
-    Each gradient adds a lower bound of f, for f strongly convex with mu/2, to what w minimises:
+    Each gradient adds a lower bound of f, for f strongly convex with mu/2, to the function whose
+    minimiser is the next point:
 
-        sum_s [<g(w_s), x> + (mu/4) ||x - w_s||^2 + lambda ||x||_1] + (gamma/2) ||x - x_0||^2.
+        sum_s [<g(x_s), x> + (mu/4) ||x - x_s||^2 + lambda ||x||_1] + (gamma/2) ||x - x_0||^2.
 
     Update rules in words leave open whether the model of a new round is added to X as well. Then K
     gradients would stand beside K + 1 iterates, and for mu > 0 the limit would be another point. On
-    one client with lambda = 0 this is gradient descent with the rate 1/b, which has the minimiser
+    one client with lambda = 0 this is gradient descent with the rate 1/gamma_t, which has the minimiser
     of f as its only limit.
 
     References
@@ -386,54 +396,50 @@ class FastFedDualAvg(L1Penalised):
                 "takes the mean of the sums as it is"
             )
 
-    def start(self, info: ProblemInfo) -> Dual:  # type: ignore[override]
+    def start(self, info: ProblemInfo) -> Dual:
         """Return G = 0 and X = 0."""
         return Dual(np.zeros((2, *info.model_shape), info.dtype), 0)
 
     def exchanges(self) -> Sequence[Exchange]:
-        """Return the one exchange of a round: G, X, w go out, the G_i and X_i come back."""
-        exchange = Exchange(
-            self.sums_message,
-            self.sums_client_update,
-            self.sums_server_update,
-            self.sums_update_spec,
-        )
-        return (exchange.declared_for(FastFedDualAvg.sums_client_update),)
+        """Return the one exchange of a round: G, X, x go out, the G_i and X_i come back."""
+        update = FastFedDualAvg.client_update
+        return (Exchange.of(self, update, repeats="never", reveals_objective=False),)
 
-    def sums_message(self, state: Dual) -> tuple[Array, Array, Array, int]:
-        """Return G, X, w and the number of the round."""
-        G, X = state.z
-        w = self.model(G, X, state.rounds * self.local_iterations)
-        return G, X, w, state.rounds
+    def message(self, state: Dual) -> tuple[Array, Array, Array, int]:
+        """Return G, X, x and the number of the round."""
+        G, X = state.variables
+        return G, X, self.coefficients(state), state.rounds
 
-    def sums_update_spec(self, state: Dual) -> UpdateSpec:
+    def update_spec(self, state: Dual) -> UpdateSpec:
         """Return what an update looks like: G and X stacked; the reference is the server's."""
-        return self.update_spec(state.z)
+        sums = state.variables
+        return UpdateSpec(sums.shape, sums.dtype, reference=sums)
 
-    def sums_client_update(
+    def client_update(
         self, client: Client, message: tuple[Array, Array, Array, int], rng: np.random.Generator
     ) -> Array:
-        """Take K steps G <- G + g(w), X <- X + w, each time with the w that these give."""
-        G, X, w, rounds = message
+        """Take K steps G <- G + g(x), X <- X + x, each time with the x that these give."""
+        G, X, x, rounds = message
         gradients_so_far = rounds * self.local_iterations
         minibatches = client.minibatches(rng, self.batch_size, self.local_iterations)
         for t, batch in enumerate(minibatches, start=gradients_so_far + 1):
-            G = G + client.gradient(w, batch)
-            X = X + w
-            w = self.model(G, X, t)
+            G = G + client.gradient(x, batch)
+            X = X + x
+            x = self.model(G, X, t)
         return np.stack([G, X])
 
-    def sums_server_update(self, state: Dual, mean: Array) -> Dual:
+    def server_update(self, state: Dual, mean: Array) -> Dual:
         """Return the mean of G and X, a round later."""
         return Dual(mean, state.rounds + 1)
 
     def model(self, G: Array, X: Array, t: int) -> Array:
-        """Return w after t gradients: S((X mu/2 - G)/b, lambda t/b)."""
-        half = float(self.strong_convexity) / 2
-        b = 1 / float(self.learning_rate) + t * half
-        return self.selection.soft((half * X - G) / b, float(self.l1_weight) * t / b)
+        """Return x after t gradients: S((X mu/2 - G)/gamma_t, lambda t/gamma_t)."""
+        half_mu = float(self.strong_convexity) / 2
+        gamma_t = 1 / float(self.learning_rate) + t * half_mu
+        threshold = float(self.l1_weight) * t / gamma_t
+        return self.selection.soft((half_mu * X - G) / gamma_t, threshold)
 
     def coefficients(self, state: Dual) -> Array:
-        """Return the model w that the sums give."""
-        G, X = state.z
+        """Return the x that the sums give."""
+        G, X = state.variables
         return self.model(G, X, state.rounds * self.local_iterations)

@@ -151,9 +151,8 @@ class FedGradMP(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the one exchange of a round: x_t goes out, the x_i come back, x_{t+1} is made."""
-        exchange = Exchange(self.message, self.client_update, self.server_update, self.update_spec)
-        # Harmless in secure sums: nothing repeats, and no f_i follows from an update.
-        return (exchange.declared_for(FedGradMP.client_update),)
+        update = FedGradMP.client_update
+        return (Exchange.of(self, update, repeats="never", reveals_objective=False),)
 
     def message(self, x: SparseModel) -> SparseModel:
         """Return x_t itself, which the server broadcasts."""

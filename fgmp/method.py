@@ -82,17 +82,21 @@ class Exchange(NamedTuple):
         """Return whether some numbers of an update may be the same in every round."""
         return loss.is_quadratic if self.repeats == "quadratic" else self.repeats != "never"
 
-    def declared_for(
-        self, client_update: Any, repeats: str = "never", reveals_objective: bool = False
+    @classmethod
+    def of(
+        cls, method: Any, client_update: Any, *, repeats: str, reveals_objective: bool
     ) -> Exchange:
-        """Return the exchange with a declaration that holds for one function `client_update`.
+        """Return the exchange of the functions of a method that have the names above.
 
-        The declaration does not hold for a class that overrides this function: its exchange is
-        returned as it is.
+        What is declared holds for one function `client_update`. A subclass that overrides it sends
+        something else, of which nothing is declared: its exchange has the strict defaults.
         """
-        if getattr(self.client_update, "__func__", None) is not client_update:
-            return self
-        return self._replace(repeats=repeats, reveals_objective=reveals_objective)
+        exchange = cls(
+            method.message, method.client_update, method.server_update, method.update_spec
+        )
+        if getattr(method.client_update, "__func__", None) is not client_update:
+            return exchange
+        return exchange._replace(repeats=repeats, reveals_objective=reveals_objective)
 
 
 class Method:

@@ -332,12 +332,7 @@ STEPS_OF_CLASSES = [
     (fgmp.FedAvg, "thresholded", STEPS, "overridden step"),
     (fgmp.FedIterHT, "thresholded", STEPS | {"sparsity": 4}, "overridden step"),
     (fgmp.FedMid, "thresholded", STEPS | {"l1_weight": 0.05}, "overridden step"),
-    (
-        fgmp.FedDualAvg,
-        "dual_client_update",
-        STEPS | {"l1_weight": 0.05},
-        "no kernel for this method",
-    ),
+    (fgmp.FedDualAvg, "client_update", STEPS | {"l1_weight": 0.05}, "no kernel for this method"),
     (fgmp.FedDualAvg, "thresholds", STEPS | {"l1_weight": 0.05}, "overridden step"),
 ]
 

@@ -34,7 +34,7 @@ import numpy as np
 
 from .._support.warnings import warn_user
 from ..backends import KernelUpdates, kernel
-from ..baselines import FedDualAvg, FedIterHT, FedMid, FirstOrder
+from ..baselines import Baseline, FedDualAvg, FedIterHT, FedMid, FirstOrder
 from ..data import Federation
 from ..dictionaries import Dictionary, StandardBasis
 from ..fedgradmp import FedGradMP
@@ -219,7 +219,7 @@ def _pursue(
 # Baselines: gradient steps with thresholds.
 
 
-def thresholds_entries(method: FirstOrder, federation: Federation) -> bool:
+def thresholds_entries(method: Baseline, federation: Federation) -> bool:
     """Return whether the thresholds of a method act on each entry, and its rows are dense."""
     return _selects_entries_of_dense_rows(method, federation)
 
@@ -237,19 +237,19 @@ class Descent(NamedTuple):
     after: float = 0.0
 
 
-def plain_steps(method: FirstOrder, w: Array) -> Descent:
+def plain_steps(method: FirstOrder, x: Array) -> Descent:
     """Return the steps of `FedAvg` and `FedHT`."""
-    return Descent(w)
+    return Descent(x)
 
 
-def hard_thresholded_steps(method: FedIterHT, w: Array) -> Descent:
+def hard_thresholded_steps(method: FedIterHT, x: Array) -> Descent:
     """Return the steps of `FedIterHT`."""
-    return Descent(w, sparsity=int(method.sparsity) if method.sparsity < len(w) else 0)
+    return Descent(x, sparsity=int(method.sparsity) if method.sparsity < len(x) else 0)
 
 
-def soft_thresholded_steps(method: FedMid, w: Array) -> Descent:
+def soft_thresholded_steps(method: FedMid, x: Array) -> Descent:
     """Return the steps of `FedMid`."""
-    return Descent(w, after=method.learning_rate * method.l1_weight)
+    return Descent(x, after=method.learning_rate * method.l1_weight)
 
 
 def dual_steps(method: FedDualAvg, message: tuple[Array, int]) -> Descent:
@@ -263,13 +263,13 @@ _DESCENTS: tuple[tuple[Any, dict[str, Any], Callable[[Any, Any], Descent]], ...]
     (FirstOrder.client_update, {"thresholded": FirstOrder.thresholded}, plain_steps),
     (FirstOrder.client_update, {"thresholded": FedIterHT.thresholded}, hard_thresholded_steps),
     (FirstOrder.client_update, {"thresholded": FedMid.thresholded}, soft_thresholded_steps),
-    (FedDualAvg.dual_client_update, {"thresholds": FedDualAvg.thresholds}, dual_steps),
+    (FedDualAvg.client_update, {"thresholds": FedDualAvg.thresholds}, dual_steps),
 )
 
 
 def _descend(
     descent_of: Callable[[Any, Any], Descent],
-    method: FirstOrder,
+    method: Baseline,
     federation: Federation,
     derived: Derived,
     call: Call,
@@ -310,7 +310,7 @@ for _client_update, _steps, _descent_of in _DESCENTS:
     )
 
 
-def _row_products(federation: Federation, derived: Derived, method: FirstOrder) -> Array:
+def _row_products(federation: Federation, derived: Derived, method: Baseline) -> Array:
     """Return A_i A_i' of all clients, shape (M, most rows), or (0, 0) if that saves no work.
 
     They are computed once for a run. With several outputs all of them share the products.
@@ -333,7 +333,7 @@ def _row_products(federation: Federation, derived: Derived, method: FirstOrder) 
 # What all kernels share.
 
 
-def _selects_entries_of_dense_rows(method: FedGradMP | FirstOrder, federation: Federation) -> bool:
+def _selects_entries_of_dense_rows(method: FedGradMP | Baseline, federation: Federation) -> bool:
     """Return whether each output's entries are selected alone, and the rows are one array."""
     return (
         type(method.selection) is PerOutput
@@ -350,7 +350,7 @@ def _has_dense_rows(federation: Federation) -> bool:
 
 def _run_loop(
     name: str,
-    method: FedGradMP | FirstOrder,
+    method: FedGradMP | Baseline,
     federation: Federation,
     call: Call,
     cohort: IndexArray,

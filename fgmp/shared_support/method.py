@@ -143,13 +143,8 @@ class SharedSupportGradMP(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the exchange for the support, and those of `solver`, the last of which prunes."""
-        screen = Exchange(
-            message=self.message,
-            client_update=self.client_update,
-            server_update=self.merge,
-            update_spec=self.update_spec,
-        )
-        screen = screen.declared_for(SharedSupportGradMP.client_update)
+        update = SharedSupportGradMP.client_update
+        screen = Exchange.of(self, update, repeats="never", reveals_objective=False)
         *steps, last = self.support_solver.exchanges()
         return (screen, *steps, last._replace(server_update=self.prune))
 
@@ -175,7 +170,7 @@ class SharedSupportGradMP(Method):
         """Return what clients and server both know after a number of rounds."""
         return SketchContext(self.sparsity, self.psi, self.seed, rounds)
 
-    def merge(self, state: SharedState, mean: Array) -> SharedState:
+    def server_update(self, state: SharedState, mean: Array) -> SharedState:
         """Return x_t on Gamma-hat = approx_{2 tau}(r) u supp(x_t)."""
         x = state.model
         r = self.screening.decode(mean, self.sketch_context(state.rounds), x.shape)
