@@ -27,8 +27,8 @@ import numpy as np
 from ._support.validation import validate_number_field
 from .data import ProblemInfo
 from .method import Call, Method, Streams, Transport
-from .sparse_model import Array, IndexArray
-from .updates import Message, Update, Updates
+from .sparse_model import Array, IndexArray, Model
+from .updates import Message, Updates
 
 
 class ClientSampler:
@@ -81,7 +81,7 @@ class PrivacyMechanism:
 
     >>> import fgmp
     >>> class NoObjectives(fgmp.PrivacyMechanism):
-    ...     def objective(self, transport, x, indices):
+    ...     def objective(self, transport, coefficients, indices):
     ...         return None
     >>> class DiscreetMean(fgmp.Mean):
     ...     privacy = NoObjectives()
@@ -121,14 +121,16 @@ class PrivacyMechanism:
         because what hides updates must never hold a single one.
         """
         updates = transport.run_clients(call, message, cohort)
-        return call.update_spec.stack(updates, transport.weights[cohort])
+        return call.update_spec.accept(updates, transport.weights[cohort])
 
-    def objective(self, transport: Transport, x: Update, indices: IndexArray) -> float | None:
+    def objective(
+        self, transport: Transport, coefficients: Model, indices: IndexArray
+    ) -> float | None:
         """Return the mean objective of some clients; None if none is to be recorded.
 
         It is nan if no client with a weight reports its objective.
         """
-        reported, values = transport.objectives(x, indices)
+        reported, values = transport.objectives(coefficients, indices)
         weights = transport.weights[reported]
         total = weights.sum()
         return float(weights @ values / total) if total > 0 else float("nan")
@@ -139,14 +141,14 @@ class PrivacyMechanism:
 
 
 class Aggregator:
-    """How the updates of a cohort become one row. A subclass needs `__call__` and nothing else.
+    """How the updates of a cohort become one vector. A subclass needs only `__call__`.
 
     Examples
     --------
     >>> import fgmp
     >>> class Largest(fgmp.Aggregator):
     ...     def __call__(self, updates):
-    ...         return updates.stacked().max(axis=0)
+    ...         return updates.as_matrix().max(axis=0)
     >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=2, rng=0)
     >>> method = fgmp.FedAvg(learning_rate=0.1)
     >>> result = fgmp.simulate(method, federation, rounds=2, rng=0, aggregator=Largest())
@@ -183,7 +185,7 @@ class Aggregator:
         return self
 
     def __call__(self, updates: Updates) -> Array:
-        """Return one row, shape (n_columns,), made of the rows that the server sees."""
+        """Return one vector, made of those that the server sees."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it combines updates")
 
 
@@ -201,7 +203,7 @@ class Mean(Aggregator):
     >>> import fgmp
     >>> import numpy as np
     >>> sent = [np.array([1.0, 0.0]), np.array([5.0, 4.0])]
-    >>> updates = fgmp.UpdateSpec(shape=(2,)).stack(sent, weights=np.array([0.25, 0.75]))
+    >>> updates = fgmp.UpdateSpec(shape=(2,)).accept(sent, weights=np.array([0.25, 0.75]))
     >>> fgmp.Mean()(updates).tolist()
     [4.0, 3.0]
     """
@@ -219,12 +221,12 @@ class _CoordinatewiseAggregator(Aggregator):
     """An aggregator that reduces each coordinate of the updates by itself."""
 
     def of_columns(self, values: Array, weights: Array) -> Array:
-        """Return one number for each column.
+        """Return one number for each column of a matrix of vectors.
 
         Parameters
         ----------
-        values : ndarray, shape (n_clients, n_coordinates)
-        weights : ndarray, shape (n_clients,)
+        values : ndarray, shape (n_vectors, n_coordinates)
+        weights : ndarray, shape (n_vectors,)
             They sum to one.
 
         Returns
@@ -243,7 +245,7 @@ class _CoordinatewiseAggregator(Aggregator):
                 f"aggregator is {self!r}, and the updates of an exchange are sums, no models; "
                 "expected Mean(), SecureSum() or GaussianNoise(...)"
             )
-        return self.of_columns(updates.stacked(), updates.shares)
+        return self.of_columns(updates.as_matrix(), updates.shares)
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ class FirstOrder(Baseline):
 
     def update_spec(self, x: Array) -> UpdateSpec:
         """Return what an update looks like: a dense model, with the reference x."""
-        return UpdateSpec(x.shape, x.dtype, reference=x)
+        return UpdateSpec(x.shape, x.dtype, reference=x, is_sum=False)
 
     def client_update(self, client: Client, x: Array, rng: np.random.Generator) -> Array:
         """Take K steps x <- thresholded(x - eta_c g(x))."""
@@ -310,7 +310,7 @@ class FedDualAvg(L1Penalised):
     def update_spec(self, state: Dual) -> UpdateSpec:
         """Return what an update looks like: a dense array, with the reference z."""
         z = state.variables
-        return UpdateSpec(z.shape, z.dtype, reference=z)
+        return UpdateSpec(z.shape, z.dtype, reference=z, is_sum=False)
 
     def client_update(
         self, client: Client, message: tuple[Array, int], rng: np.random.Generator
@@ -413,7 +413,7 @@ class FastFedDualAvg(L1Penalised):
     def update_spec(self, state: Dual) -> UpdateSpec:
         """Return what an update looks like: G and X stacked; the reference is the server's."""
         sums = state.variables
-        return UpdateSpec(sums.shape, sums.dtype, reference=sums)
+        return UpdateSpec(sums.shape, sums.dtype, reference=sums, is_sum=False)
 
     def client_update(
         self, client: Client, message: tuple[Array, Array, Array, int], rng: np.random.Generator

@@ -38,7 +38,7 @@ from ._support.validation import (
     short_repr,
 )
 from .losses import Loss, loss_of, takes_labels
-from .sparse_model import Array, IndexArray, SparseModel, dense
+from .sparse_model import Array, IndexArray, Model, SparseModel, dense
 
 # Indices of coefficients travel as 32-bit integers.
 _MOST_COEFFICIENTS = 2**31 - 1
@@ -59,7 +59,7 @@ class Client:
     ----------
     features : ndarray, SparseFeatures or LinearOperator, shape (n_samples, n_features)
         A_i, a slice of the federation's table. For a run with a dictionary Psi (see `sparse_model`)
-        `fgmp.LocalClients` replaces it by A_i Psi.
+        `fgmp.LocalClients` replaces it by A_i Psi, and x below is the coefficients alpha.
     targets : ndarray, shape (n_samples,)
         y_i, as the loss uses them.
     loss : Loss
@@ -115,16 +115,16 @@ class Client:
         """Return the columns of A_i of some atoms, by index, dense, shape (n_samples, k)."""
         return self.features.take(atoms, axis=1)
 
-    def predictions(self, x: Array | SparseModel) -> Array:
+    def predictions(self, x: Model) -> Array:
         """Return A_i x."""
         return predict(self.features, x)
 
-    def objective(self, x: Array | SparseModel) -> float:
+    def objective(self, x: Model) -> float:
         """Return f_i(x)."""
         total = self.loss.values(self.predictions(x), self.targets).sum()
         return float(total * self.loss.row_weight(self.n_samples))
 
-    def gradient(self, x: Array | SparseModel, batch: IndexArray | None = None) -> Array:
+    def gradient(self, x: Model, batch: IndexArray | None = None) -> Array:
         """Return the gradient w A_i^T l'(A_i x, y_i) of f_i at x.
 
         With a `batch`, the indices of the rows of minibatch j, return the gradient of g_{i,j}, the
@@ -556,7 +556,7 @@ class Federation:
             raise ValueError(f"{problem}; expected at least one client, and none twice")
         return selected
 
-    def objective(self, x: Array | SparseModel) -> float:
+    def objective(self, x: Model) -> float:
         """Return f(x) = sum_i p_i f_i(x) for a model x; nan or infinite if x has diverged."""
         if not isinstance(x, SparseModel):
             x = as_array("x", x)
@@ -566,7 +566,7 @@ class Federation:
         with np.errstate(over="ignore", invalid="ignore"):
             return float(self.weights @ self.client_objectives(x))
 
-    def client_objectives(self, x: Array | SparseModel, indices: IndexArray | None = None) -> Array:
+    def client_objectives(self, x: Model, indices: IndexArray | None = None) -> Array:
         """Return f_i(x) of the clients with some indices, or of all of them."""
         is_part = indices is not None and len(indices) < self.n_clients
         if is_part or self.loss.has_coupled_rows:
@@ -654,7 +654,7 @@ def _storage_of(features: Features) -> str:
     return "dense" if isinstance(features, np.ndarray) else "sparse"
 
 
-def predict(features: Features, x: Array | SparseModel) -> Array:
+def predict(features: Features, x: Model) -> Array:
     """Return A x. A sparse model needs its own columns only, unless all take no more time."""
     if isinstance(features, tuple):
         return np.concatenate([predict(part, x) for part in features])

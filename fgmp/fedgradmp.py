@@ -163,7 +163,8 @@ class FedGradMP(Method):
 
         The reference is x_t: noise clips the difference of the update from it.
         """
-        return UpdateSpec(x.shape, x.values.dtype, self.sparsity, x, self.selection)
+        dtype = x.values.dtype
+        return UpdateSpec(x.shape, dtype, self.sparsity, x, self.selection, is_sum=False)
 
     def client_update(
         self, client: Client, x: SparseModel, rng: np.random.Generator

@@ -21,7 +21,7 @@ from .data import Client, Federation, ProblemInfo
 from .dictionaries import Atoms, StandardBasis
 from .losses import Loss
 from .selection import PER_OUTPUT, Selection
-from .sparse_model import Array, IndexArray, NonFiniteUpdate
+from .sparse_model import Array, IndexArray, Model, NonFiniteUpdate
 from .updates import Message, Rejected, RejectReason, Update, UpdateSpec
 
 State = Any  # whatever a method keeps between rounds; a checkpoint pickles it
@@ -114,7 +114,7 @@ class Method:
         What counts as one of the tau.
     radius : float or None
         Radius R of the ball that models stay in, None for no ball. The method's own functions
-        project; a run reads `dictionary`, and `radius` for its advice.
+        project.
 
     Examples
     --------
@@ -147,6 +147,11 @@ class Method:
         """Psi: the dictionary together with the selection."""
         return self.dictionary.with_selection(self.selection)
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether models cannot grow for ever, here because of a ball; only advice asks."""
+        return self.radius is not None
+
     def check(self, info: ProblemInfo) -> None:
         """Raise a ValueError if the hyper-parameters do not fit a problem.
 
@@ -164,7 +169,7 @@ class Method:
         """Return the exchanges of one round, in order."""
         raise NotImplementedError(f"{type(self).__name__} has no exchanges")
 
-    def coefficients(self, state: State) -> Update:
+    def coefficients(self, state: State) -> Model:
         """Return the coefficients of the estimate that a state stands for."""
         return state
 
@@ -304,13 +309,16 @@ class Transport(Protocol):
         """Return the updates of a cohort, in its order; None or `Rejected` for one that is missing.
 
         A client's update is `call.update_of(client, message)`. They need not be checked:
-        `UpdateSpec.stack` rejects whatever is no such update.
+        `UpdateSpec.accept` rejects whatever is no such update.
         """
 
-    def objectives(self, x: Update, indices: IndexArray | None = None) -> tuple[IndexArray, Array]:
-        """Return the indices of the clients that report their objective, and f_i(x) of each.
+    def objectives(
+        self, coefficients: Model, indices: IndexArray | None = None
+    ) -> tuple[IndexArray, Array]:
+        """Return the indices of the clients that report their objective f_i, and f_i of each.
 
-        Asked are the clients of `indices`, or all of them.
+        Asked are the clients of `indices`, or all of them. The model is given by its coefficients
+        alpha.
         """
 
     def identity(self) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Runs in progress, what they record, their callbacks, and their results.
 
-A callback is given a `Run`, with the `Progress` that its next round needs; `History` says what is
-recorded, and `simulate` returns a `Result`.
+A callback is given a `Run`, with the `Progress` that its next round needs, and `simulate` returns a
+`Result`. The word history has two uses: a `History` is a setting, what to record and how often, and
+``result.history`` has the numbers that were recorded.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -27,8 +28,8 @@ from ._support.displays import (
 from ._support.validation import check_integer, check_kind, check_sequence, short_repr
 from .aggregation import Aggregator
 from .method import Method, State, Streams, Transport
-from .sparse_model import Array, IndexArray, SparseModel, dense
-from .updates import Message, Update, Updates, n_bytes
+from .sparse_model import Array, IndexArray, Model, SparseModel, dense
+from .updates import Message, Updates, n_bytes
 
 # The columns that runs have, some of them under some aggregators only.
 _COLUMNS = (
@@ -162,7 +163,7 @@ class Best(NamedTuple):
 class Estimate(NamedTuple):
     """The coefficients alpha that a state stands for, and the signal x = Psi alpha."""
 
-    coefficients: Update
+    coefficients: Model
     x: Array
 
 
@@ -172,19 +173,22 @@ class Run:
 
     Attributes
     ----------
-    method, transport, streams, aggregator, cohort_size, rounds, history
+    method, transport, streams, aggregator, cohort_size, rounds
         What `simulate` was given, and what it made of it for this run.
+    history : History
+        What to record, and how often.
     progress : Progress
         The progress: round, state, and what was used so far.
     is_short : bool
         Whether the run is over sooner than a kernel is compiled (`fgmp.backend`).
     records : list of dict
-        The history so far: of each recorded round, a number for each column of the history.
+        What is recorded so far: of each recorded round, a number for each column.
     best : Best
         The record with the lowest objective so far: value, round, state.
-    ahead : Progress or None
-        The progress after the next round, if a history has asked for it together with objectives,
-        as fits over Flower do; otherwise None.
+    next_progress : Progress or None
+        The progress after the next round, if a callback has it already: it may compute the round
+        by ``run_round(run)``, to ask clients its own question in the same messages, and leave it
+        here. The run then goes on from it. Otherwise None.
 
     Examples
     --------
@@ -212,7 +216,7 @@ class Run:
     is_short: bool = False
     records: list[dict[str, float]] = field(default_factory=list)
     best: Best = Best(np.inf, 0, None)
-    ahead: Progress | None = None
+    next_progress: Progress | None = None
 
     def __repr__(self) -> str:
         method = type(self.method).__name__
@@ -226,7 +230,7 @@ class Run:
         return Estimate(coefficients, self.method.dictionary.synthesise(dense(coefficients)))
 
     def relative_error(self, x: Array) -> float:
-        """Return ||x - x#|| / ||x#||."""
+        """Return ||x - x#|| / ||x#|| of a signal x."""
         error = (x - self.transport.truth).ravel()
         return float(math.sqrt(error @ error) / self._norm_of_truth)
 
@@ -261,15 +265,15 @@ class Run:
 
 @dataclass(frozen=True)
 class History:
-    """What a run records: columns of equal length; the first row is of the start.
+    """What to record in a run, and how often: a setting. The numbers are in `Result.history`.
 
     Parameters
     ----------
     every : int, default 1
-        Rounds between two rows.
+        Rounds between two records; the first is of the start.
     metrics : mapping of str to callable, optional
-        More columns, under names that no column has: each is called with a copy of the estimate x
-        and returns a number.
+        More columns, under names that no column has: each is called with a copy of the estimated
+        signal x and returns a number.
     objective_on : int, sequence of int, or None
         Whose objective is recorded. None means all clients, which costs a product with all data. An
         int is a number of clients, drawn once for the run. A sequence names clients by their index.
@@ -349,7 +353,7 @@ class History:
         self.polled(run.transport, run.streams)
 
     def __call__(self, run: Run) -> None:
-        """Record the progress if a row is due, and if it is not recorded already."""
+        """Record the progress if that is due, and not done already."""
         if run.progress.round % self.every == 0:
             self.end(run)
 
@@ -381,7 +385,7 @@ class History:
             record[name] = _as_number(name, metric(estimate.x.copy()))
         return record
 
-    def _objective(self, run: Run, coefficients: Update) -> float | None:
+    def _objective(self, run: Run, coefficients: Model) -> float | None:
         """Return the objective of a model; None if none is recorded."""
         if not len(run.polled):
             return None
@@ -458,9 +462,10 @@ class Result:
     coefficients : ndarray
         The coefficients alpha of x = Psi alpha; x itself in the standard basis.
     history : dict of ndarray
-        One entry per recorded round; row 0 is the start. ``round``; ``relative_error``,
+        The numbers that were recorded, as `History` says: columns with an entry for each recorded
+        round, the first for the start. ``round``; ``relative_error``,
         ||x - x#|| / ||x#||, if the truth is known; ``objective``, f(x), or its mean over
-        `objective_on`; ``seconds`` of the method's own work so far (at row 0 the preparation),
+        `objective_on`; ``seconds`` of the method's own work so far (at the start the preparation),
         without what is recorded; ``bytes_up`` and ``bytes_down`` so far, of messages and accepted
         updates, without what recorded objectives take; ``clients``, how many took part in every
         exchange of that round; ``rejected``, how many updates were rejected so far.
@@ -569,68 +574,56 @@ def check_callbacks(callbacks: Any) -> list[Callback]:
     return several
 
 
-class Watchers:
-    """The history and the callbacks of a run: begun, called after every round, and ended together.
+@contextmanager
+def watched(run: Run, callbacks: Sequence[Callback]) -> Iterator[Callable[[], bool]]:
+    """Begin the history and the callbacks of a run, and end them, however the run ends.
 
-    Parameters
-    ----------
-    run : Run
-    callbacks : sequence of Callback
+    What is yielded calls all of them with the run, and returns whether it is over, or one of them
+    has stopped it.
     """
+    everyone: list[Callback] = [run.history, *callbacks]
+    begun: list[Callback] = []
 
-    def __init__(self, run: Run, callbacks: Sequence[Callback]) -> None:
-        self.run = run
-        self.callbacks: list[Callback] = [run.history, *callbacks]
-        self.begun: list[Callback] = []
+    def is_over() -> bool:
+        progress = run.progress
+        stops = [callback(run) for callback in everyone]
+        return progress.round >= run.rounds or (progress.round > 0 and any(stops))
 
-    def __enter__(self) -> Watchers:
-        """Call the method `begin` of those that have one; if one fails, end those that began."""
+    try:
+        for callback in everyone:
+            begun.append(callback)
+            _hook(callback, "begin")(run)
+        yield is_over
+    except KeyboardInterrupt:  # no error of the run
+        _end(run, begun)
+        raise
+    except BaseException as error:
+        _end_after(error, run, begun)
+        raise
+    _end(run, begun)
+
+
+def _end(run: Run, begun: Sequence[Callback]) -> None:
+    """End those that have begun, whatever one of them raises; then raise it."""
+    with ExitStack() as stack:  # which calls the last one first
+        for callback in reversed(begun):
+            stack.callback(_hook(callback, "end"), run)
+
+
+def _end_after(error: BaseException, run: Run, begun: Sequence[Callback]) -> None:
+    """End those that have begun after an error; what they raise is noted on it.
+
+    The history stays as it is: what it would record may be what failed.
+    """
+    for callback in begun:
+        if callback is run.history:
+            continue
         try:
-            for callback in self.callbacks:
-                self.begun.append(callback)
-                _hook(callback, "begin")(self.run)
-        except BaseException as error:
-            self._end_after(error)
-            raise
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """End those that have begun, after the last round or an error."""
-        if error is None:
-            self._end()
-        else:
-            self._end_after(error)
-
-    def call(self) -> bool:
-        """Call all of them with the run; return whether it is over, or one has stopped it."""
-        progress = self.run.progress
-        stops = [callback(self.run) for callback in self.begun]
-        return progress.round >= self.run.rounds or (progress.round > 0 and any(stops))
-
-    def _end(self) -> None:
-        """End those that have begun, whatever one of them raises; then raise it."""
-        with ExitStack() as stack:  # which calls the last one first
-            for callback in reversed(self.begun):
-                stack.callback(_hook(callback, "end"), self.run)
-
-    def _end_after(self, error: BaseException) -> None:
-        """End those that have begun after an error; what they raise is noted on it.
-
-        Ctrl-C is no error of the run. After any other the history stays as it is: what it would
-        record may be what failed.
-        """
-        if isinstance(error, KeyboardInterrupt):
-            self._end()
-            return
-        for callback in self.begun:
-            if callback is self.run.history:
-                continue
-            try:
-                _hook(callback, "end")(self.run)
-            except Exception as another:
-                error.add_note(
-                    f"At the end of the run {type(callback).__name__} failed too: {another!r}"
-                )
+            _hook(callback, "end")(run)
+        except Exception as another:
+            error.add_note(
+                f"At the end of the run {type(callback).__name__} failed too: {another!r}"
+            )
 
 
 def _hook(callback: Callback, name: str) -> Callable[[Run], object]:

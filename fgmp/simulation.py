@@ -22,7 +22,13 @@ from ._support.validation import (
     check_seed,
     short_repr,
 )
-from ._support.warnings import suppress_advice, warn_of_no_answers, warn_user
+from ._support.warnings import (
+    has_risen,
+    suppress_advice,
+    warn_of_no_answers,
+    warn_of_rise,
+    warn_of_separation,
+)
 from .aggregation import Aggregator, Mean
 from .backends import BackendRecord, Kernel, find_kernel, is_short_run
 from .data import Client, Features, Federation
@@ -35,17 +41,12 @@ from .recording import (
     Result,
     Run,
     Traffic,
-    Watchers,
     check_callbacks,
     result_of,
+    watched,
 )
-from .sparse_model import Array, IndexArray
-from .updates import Message, Update
-
-# A run has risen from its best objective if it gave back more than this share of what it had
-# gained, and more than rounding of the objective at the start.
-_SHARE_OF_GAIN = 0.1
-_ROUNDING = 1e-6
+from .sparse_model import Array, IndexArray, Model, SparseModel
+from .updates import Message
 
 
 class LocalClients(Transport):
@@ -150,10 +151,12 @@ class LocalClients(Transport):
             updates[position] = call.update_of(self.clients[cohort[position]], message)
         return updates
 
-    def objectives(self, x: Update, indices: IndexArray | None = None) -> tuple[IndexArray, Array]:
-        """Return the indices of the clients that report, and f_i(x) of each: all that are asked."""
+    def objectives(
+        self, coefficients: Model, indices: IndexArray | None = None
+    ) -> tuple[IndexArray, Array]:
+        """Return the indices of the clients that report, and f_i of each: all that are asked."""
         asked = np.arange(self.federation.n_clients) if indices is None else indices
-        return asked, self.federation.client_objectives(x, indices)
+        return asked, self.federation.client_objectives(coefficients, indices)
 
     def identity(self) -> dict[str, Any]:
         """Return the data, by name: a checkpoint resumes with the same data only."""
@@ -220,8 +223,8 @@ def run_round(run: Run) -> Progress:
 
         if updates.is_empty:
             return run.progress.with_state_kept(traffic)  # rounds are atomic
-        aggregate = update_spec.from_row(run.aggregator(updates))  # the weighted mean, by default
-        state = exchange.server_update(state, aggregate)
+        vector = run.aggregator(updates)  # by default their weighted mean
+        state = exchange.server_update(state, update_spec.from_vector(vector))
     return run.progress.with_new_state(state, traffic)
 
 
@@ -244,7 +247,9 @@ def simulate(
     method : Method
         For example `FedGradMP`.
     clients : Federation or Transport
-        The clients that take part; those of ``Faulty(federation, DropOut(0.1))`` fail at times.
+        Whom the server asks: a federation, whose clients this process runs (`LocalClients`), or a
+        transport to clients, such as ``Faulty(federation, DropOut(0.1))``, where they fail at
+        times, or `fgmp.flower.OverFlower`.
     rounds : int
         T, the number of rounds; 0 returns the start.
     cohort_size : int or None
@@ -257,7 +262,7 @@ def simulate(
         How the updates of a cohort become one: `Mean()` by default, `Median()`, `TrimmedMean(0.1)`,
         `SecureSum()`, `GaussianNoise(epsilon, clip)`.
     history : History, optional
-        What is recorded, and how often.
+        What to record, and how often. What was recorded is `Result.history`.
     callbacks : callable or several
         Called with the `Run` at the start and after every round; one that returns True after a
         round ends the run.
@@ -308,7 +313,7 @@ def simulate(
     """
     expected = "a method, such as fgmp.FedGradMP(sparsity=4), of a subclass of fgmp.Method"
     check_kind("method", method, Method, expected)
-    clients = transport_to("clients", clients)
+    transport = transport_to("clients", clients)
     rounds = check_integer("rounds", rounds, at_least=0)
     expected = "an aggregator, such as fgmp.Mean() or fgmp.SecureSum()"
     check_kind("aggregator", aggregator, (Aggregator, type(None)), expected)
@@ -317,15 +322,13 @@ def simulate(
 
     aggregator = Mean() if aggregator is None else aggregator
     history = History() if history is None else history
-    run = _prepared_run(method, clients, rounds, cohort_size, rng, aggregator, history, state)
+    run = _prepared_run(method, transport, rounds, cohort_size, rng, aggregator, history, state)
     # A method may diverge; its history says so.
     with np.errstate(over="ignore", invalid="ignore"), _result_on_interrupt(run):
-        with Watchers(run, callbacks) as watchers:
-            is_over = watchers.call()
-            while not is_over:  # after round T it is, or if a callback says so
-                run.progress = run.ahead or run_round(run)
-                run.ahead = None
-                is_over = watchers.call()
+        with watched(run, callbacks) as is_over:
+            while not is_over():  # after round T it is, or if a callback says so
+                run.progress = run.next_progress or run_round(run)
+                run.next_progress = None
         result = result_of(run)
         _warn_on_outcome(run, result)
     return result
@@ -333,7 +336,7 @@ def simulate(
 
 def _prepared_run(
     method: Method,
-    clients: Transport,
+    transport: Transport,
     rounds: int,
     cohort_size: int | None,
     rng: Seed,
@@ -346,7 +349,7 @@ def _prepared_run(
     The parameters are those of `simulate`.
     """
     began = time.perf_counter()
-    transport = clients.for_method(method)
+    transport = transport.for_method(method)
     cohort_size = check_cohort(cohort_size, len(transport.weights))
     n_exchanges = len(method.exchanges())
     aggregator = aggregator.for_run(transport.info, cohort_size, n_exchanges, rounds)
@@ -423,62 +426,22 @@ def _warn_on_outcome(run: Run, result: Result) -> None:
     is_withheld = run.aggregator.privacy.withholds_objective and np.isnan(objective[-1])
     if is_withheld and np.isfinite(result.coefficients).all():
         return
-    if not np.isfinite(objective[-1]) or _has_risen(run, objective):
-        _warn_of_rise(method_name, objective, run.best.round)
-    elif len(objective) > 1 and _is_unbounded(run.method):
-        if _separates(run.transport, result.coefficients):
-            warn_user(
-                f"the model of {method_name} classifies all rows without error: its loss has no "
-                "minimiser, and coefficients grow with every round; a radius bounds them"
-            )
-
-
-def _has_risen(run: Run, objective: Array) -> bool:
-    """Return whether the last objective is above the best by more than a little."""
-    first = objective[0]
-    lowest = np.nanmin(objective)
-    rise = objective[-1] - lowest
-    if not rise > max(_SHARE_OF_GAIN * (first - lowest), _ROUNDING * abs(first)):
-        return False
-    # After a warm start the objective at the start may be tiny. Then the scale of the problem says
-    # what rounding is.
-    return bool(rise > _ROUNDING * _objective_of_zero(run.transport, run.polled))
-
-
-def _warn_of_rise(method_name: str, objective: Array, best_round: int) -> None:
-    """Warn that the last objective is above the best."""
-    first = objective[0]
     last = objective[-1]
-    above = "" if last <= first else f", above the {first:.3g} of the start"
-    warn_user(
-        f"the objective of {method_name} ends at {last:.3g}{above}; it was "
-        f"{np.nanmin(objective):.3g} in round {best_round}, and result.best keeps that model. What "
-        "helps: smaller or fewer local steps (learning_rate, local_iterations, solver=None), a "
-        "radius, an earlier stop (stop_when_stalled)"
-    )
+    if not np.isfinite(last) or has_risen(objective, lambda: _objective_of_zero(run)):
+        warn_of_rise(method_name, objective, run.best.round)
+    elif len(objective) > 1 and not run.method.is_bounded:
+        if _separates(run.transport, result.coefficients):
+            warn_of_separation(method_name)
 
 
-def _is_unbounded(method: Method) -> bool:
-    """Return whether neither a ball nor a ridge bounds the models of a method."""
-    has_ball = getattr(method, "radius", 0.0) is not None
-    solver = getattr(method, "solver", None)
-    has_ridge = bool(getattr(solver, "ridge", 0.0))
-    return not has_ball and not has_ridge
-
-
-def _objective_of_zero(transport: Transport, indices: IndexArray) -> float:
-    """Return the mean objective of the zero model at some clients; 0 if no data are at hand."""
-    data = transport.local_data
+def _objective_of_zero(run: Run) -> float:
+    """Return the objective of the zero model, as a run records it; 0 if no data are at hand."""
+    data = run.transport.local_data
     if data is None:
         return 0.0
-    output_shape = data.model_shape[1:]
-    weights = transport.weights[indices] / transport.weights[indices].sum()
-    total = 0.0
-    for index, weight in zip(indices, weights, strict=True):
-        y = data.targets[data.offsets[index] : data.offsets[index + 1]]
-        values = data.loss.values(np.zeros((len(y), *output_shape)), y)
-        total += float(weight * data.loss.row_weight(len(y)) * values.sum())
-    return total
+    weights = run.transport.weights[run.polled]
+    zero = SparseModel.zero(data.model_shape, data.dtype)
+    return float(weights @ data.client_objectives(zero, run.polled) / weights.sum())
 
 
 def _separates(transport: Transport, coefficients: Array) -> bool:

@@ -101,7 +101,10 @@ class SparseModel:
         return self.dense().reshape(-1)[support]
 
 
-def dense(coefficients: Array | SparseModel) -> Array:
+Model = Array | SparseModel  # the coefficients of a model
+
+
+def dense(coefficients: Model) -> Array:
     """Return the coefficients of a model as a dense array."""
     return coefficients.dense() if isinstance(coefficients, SparseModel) else coefficients
 

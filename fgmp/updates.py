@@ -2,8 +2,8 @@
 
 An `UpdateSpec` says what an update has to look like, because updates may come from strangers. An
 update that does not fit its spec is rejected, with a reason. `Updates` is what the server sees of a
-cohort: a table with one row for each accepted update, flattened. (In this file a row is an update,
-not a sample.)
+cohort: the accepted updates, each flattened to a vector. Aggregators and privacy mechanisms know
+vectors only. (A row is always a sample of a client, here as elsewhere.)
 """
 
 from __future__ import annotations
@@ -87,11 +87,12 @@ class UpdateSpec:
         The update is a sparse model with at most this many entries, counted as `selection` counts
         them. None means that it is a dense array.
     reference : ndarray, SparseModel or None
-        What updates differ little from: the model that was sent, if they are models, and an array
-        of zeros, if they are changes of it; a method that sends models must give it. Noise clips
-        the difference from it. None means that they are no models (`is_sum`), but gradients or
-        Hessians: noise clips these themselves, and a median refuses them.
+        What updates differ little from, such as the model that was sent: noise clips the difference
+        from it. None is zero, for gradients, or for changes of a model.
     selection : Selection
+    is_sum : bool, default True
+        Whether only a mean may combine the updates, as it may Hessians and sketches: a median
+        refuses them. A method that sends models, or changes of them, says that they are none.
 
     Examples
     --------
@@ -111,21 +112,22 @@ class UpdateSpec:
     max_nonzeros: int | None = None
     reference: Update | None = None
     selection: Selection = PER_OUTPUT
+    is_sum: bool = True
 
     def __str__(self) -> str:
         kind = "an array" if self.max_nonzeros is None else "a SparseModel"
         return f"{kind} of {self.dtype} with shape {self.shape}"
 
     @property
-    def is_sum(self) -> bool:
-        """Whether updates are sums, which only a mean may combine, and no models."""
-        return self.reference is None
+    def length(self) -> int:
+        """Number of entries of an update as a vector."""
+        return prod(self.shape)
 
     @property
     def centre(self) -> Array:
-        """The reference, or zero for sums, as a row of the table."""
+        """The reference as a vector."""
         if self.reference is None:
-            return np.zeros(prod(self.shape))
+            return np.zeros(self.length)
         return dense(self.reference).reshape(-1)
 
     def validate(self, update: Any) -> RejectReason | None:
@@ -149,8 +151,8 @@ class UpdateSpec:
             return _reason_of_support(self, update.support)
         return None if np.isfinite(update).all() else RejectReason.NOT_FINITE
 
-    def stack(self, updates: Sequence[Any], weights: Array) -> Updates:
-        """Return the accepted updates of a cohort as one table, a row for each of them.
+    def accept(self, updates: Sequence[Any], weights: Array) -> Updates:
+        """Return the updates of a cohort that fit this spec, and count the others by their reason.
 
         Parameters
         ----------
@@ -159,85 +161,78 @@ class UpdateSpec:
         weights : ndarray of float, shape (cohort_size,)
             The p_i of the whole cohort.
         """
-        if isinstance(updates, StackedUpdates) and len(updates) > 0:
-            if self.validate(updates[0]) in (None, RejectReason.NOT_FINITE):
-                return updates.stack(self, weights)
-        reasons = [self.validate(update) for update in updates]
-        accepted = np.flatnonzero([reason is None for reason in reasons])
-        rejected = Counter(reason.value for reason in reasons if reason is not None)
-        rows = [updates[int(position)] for position in accepted]
-
-        entries = None
-        if self.max_nonzeros is None:
-            values = self._dense_rows(rows)
+        has_layout = (None, RejectReason.NOT_FINITE)
+        if isinstance(updates, UpdateTable) and updates and self.validate(updates[0]) in has_layout:
+            accepted, entries, values = updates.finite()
+            rejected = Counter({RejectReason.NOT_FINITE.value: len(updates) - len(accepted)})
         else:
-            row_of_entry = np.repeat(np.arange(len(rows)), [len(model.support) for model in rows])
-            supports = [np.empty(0, np.intp), *(model.support for model in rows)]
-            entries = Entries(row_of_entry, np.concatenate(supports))
-            values = np.concatenate([np.empty(0, self.dtype), *(model.values for model in rows)])
+            reasons = [self.validate(update) for update in updates]
+            accepted = np.flatnonzero([reason is None for reason in reasons])
+            rejected = Counter(reason.value for reason in reasons if reason is not None)
+            entries, values = self._flattened([updates[int(position)] for position in accepted])
         bytes_up = bytes_up_of(entries, values)
         return Updates(self, accepted, weights[accepted], entries, values, rejected, bytes_up)
 
-    def _dense_rows(self, updates: list[Array]) -> Array:
-        """Return dense updates as the rows of a matrix, also if there are none."""
-        n_columns = prod(self.shape)
-        if not updates:
-            return np.empty((0, n_columns))
-        return np.reshape(updates, (len(updates), n_columns))
+    def _flattened(self, updates: list[Any]) -> tuple[Entries | None, Array]:
+        """Return the `entries` and `values` of accepted updates, as `Updates` has them."""
+        n_updates = len(updates)
+        if self.max_nonzeros is None:
+            return None, np.reshape(updates, (n_updates, self.length))
+        vector_of_entry = np.repeat(np.arange(n_updates), [len(one.support) for one in updates])
+        supports = [np.empty(0, np.intp), *(one.support for one in updates)]
+        values = [np.empty(0, self.dtype), *(one.values for one in updates)]
+        return Entries(vector_of_entry, np.concatenate(supports)), np.concatenate(values)
 
-    def from_row(self, row: Array) -> Array:
-        """Return a row of the table as an array of this shape and type."""
-        return row.reshape(self.shape).astype(self.dtype, copy=False)
+    def from_vector(self, vector: Array) -> Array:
+        """Return a vector as an array of this shape and type."""
+        return vector.reshape(self.shape).astype(self.dtype, copy=False)
 
 
 class Entries(NamedTuple):
-    """The row and the column of each entry of sparse updates in the table."""
+    """Of each entry of sparse updates the index of its vector, and its position in it."""
 
-    row: IndexArray
-    column: IndexArray
+    vector: IndexArray
+    position: IndexArray
 
 
 def bytes_up_of(entries: Entries | None, values: Array) -> int:
-    """Return what updates took on the wire; a dense row travels as entries if that is shorter."""
+    """Return what updates took on the wire; a dense one travels as entries if that is shorter."""
     entry_bytes = _INDEX_BYTES + values.itemsize
     if entries is not None:
         return entry_bytes * len(values)
-    row_bytes = values.itemsize * values.shape[1]
+    dense_bytes = values.itemsize * values.shape[1]
     sparse_bytes = entry_bytes * np.count_nonzero(values, axis=1)
-    return int(np.minimum(sparse_bytes, row_bytes).sum())
+    return int(np.minimum(sparse_bytes, dense_bytes).sum())
 
 
-class StackedUpdates(Sequence[Any]):
-    """Updates that lie in one table already, all with the layout of the first.
+class UpdateTable(Sequence[Any]):
+    """The updates of a cohort in one array, all with the layout of the first.
 
-    A compiled kernel returns them, so that they are not checked and copied one by one.
+    A compiled kernel returns it, so that updates are not checked and copied one by one.
     """
 
     @abstractmethod
-    def stack(self, update_spec: UpdateSpec, weights: Array) -> Updates:
-        """Return the updates that are finite as one table, as `UpdateSpec.stack` does.
-
-        The caller has checked that the layout of the first is right.
-        """
+    def finite(self) -> tuple[IndexArray, Entries | None, Array]:
+        """Return which updates are finite, and their `entries` and `values`, as in `Updates`."""
 
 
 class Updates(NamedTuple):
     """What the server sees of the updates of a cohort.
 
-    That is a row for each accepted update; or, if a privacy mechanism adds the updates up, a single
-    row: their mean, or with noise what is released in its place.
+    That is a vector for each accepted update; or, if a privacy mechanism adds the updates up, a
+    single vector: their mean, or with noise what is released in its place.
 
     Attributes
     ----------
     update_spec : UpdateSpec
     accepted : ndarray of int
-        The clients whose updates are in the rows, as increasing positions in the cohort.
-    weights : ndarray of float, shape (n_rows,)
-        The weight p_i of each row.
+        The clients whose updates are in the vectors, as increasing positions in the cohort.
+    weights : ndarray of float, shape (n_vectors,)
+        The weight p_i of each vector.
     entries : Entries or None
-        Row and column of each of the `values` of sparse updates; None if `values` are dense rows.
+        Where the `values` of sparse updates stand; None if `values` are dense vectors.
     values : ndarray
-        Shape (n_rows, n_columns) of dense updates, (n_entries,) of sparse ones.
+        Shape (n_vectors, length) of dense updates, (n_entries,) of sparse ones.
     rejected : Counter of str
         How many updates were rejected, by `RejectReason`.
     bytes_up, bytes_down : int
@@ -260,24 +255,24 @@ class Updates(NamedTuple):
 
     @property
     def shares(self) -> Array:
-        """The weights of the rows, scaled to sum to one."""
+        """The weights of the vectors, scaled to sum to one."""
         return self.weights / self.weights.sum()
 
-    def stacked(self) -> Array:
-        """Return the updates as the rows of a dense matrix, shape (n_rows, n_columns)."""
+    def as_matrix(self) -> Array:
+        """Return the vectors as the rows of a dense matrix, shape (n_vectors, length)."""
         if self.entries is None:
             return self.values
-        shape = len(self.accepted), prod(self.update_spec.shape)
-        rows: Array = np.zeros(shape, self.values.dtype)
-        rows[self.entries.row, self.entries.column] = self.values
-        return rows
+        shape = len(self.accepted), self.update_spec.length
+        matrix: Array = np.zeros(shape, self.values.dtype)
+        matrix[self.entries] = self.values
+        return matrix
 
     def mean(self) -> Array:
-        """Return sum_i p_i x_i, with the weights scaled to the rows that there are."""
+        """Return sum_i p_i x_i, with the weights scaled to the vectors that there are."""
         if self.entries is None:
             return np.add.reduce(self.shares[:, None] * self.values, axis=0)
-        weighted = self.shares[self.entries.row] * self.values
-        return np.bincount(self.entries.column, weighted, prod(self.update_spec.shape))
+        weighted = self.shares[self.entries.vector] * self.values
+        return np.bincount(self.entries.position, weighted, self.update_spec.length)
 
 
 def _has_layout(update_spec: UpdateSpec, update: Any) -> bool:
@@ -299,7 +294,7 @@ def _reason_of_support(update_spec: UpdateSpec, support: IndexArray) -> RejectRe
         return None
     shape = update_spec.shape
     count = update_spec.max_nonzeros
-    in_range = support[0] >= 0 and support[-1] < prod(shape)
+    in_range = support[0] >= 0 and support[-1] < update_spec.length
     if not in_range or (support[1:] <= support[:-1]).any():
         return RejectReason.INDICES
     if count is not None and not update_spec.selection.is_within(support, shape, count):

@@ -107,7 +107,7 @@ def record_released_sums():
     def record_updates(self, transport, call, message, cohort):
         seen = collect(self, transport, call, message, cohort)
         if not seen.is_empty:
-            (mean,) = seen.stacked()  # the server sees one row, and no more
+            (mean,) = seen.as_matrix()  # the server sees one row, and no more
             client_ids = np.asarray(transport.info.client_ids)[cohort][seen.accepted]
             members = frozenset(client_ids.tolist())
             released.append(ReleasedSum(members, call.exchange, message, mean))

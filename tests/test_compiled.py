@@ -789,7 +789,7 @@ def test_a_run_that_changes_its_backend_is_mixed():
 
 @pytest.mark.parametrize("bad", [[], [2], [0, 1, 2, 3]])
 @pytest.mark.parametrize("is_sparse", [True, False])
-def test_models_in_one_table_are_stacked_as_one_by_one(is_sparse, bad):
+def test_models_in_one_table_are_accepted_as_one_by_one(is_sparse, bad):
     """What is not finite is rejected; so are all, if they have not the layout that is expected."""
     values = np.random.default_rng(0).standard_normal((4, 3))
     values[bad, 1] = np.nan
@@ -806,7 +806,7 @@ def test_models_in_one_table_are_stacked_as_one_by_one(is_sparse, bad):
     ]
     for layout in layouts:
         spec = fgmp.UpdateSpec(**layout)
-        at_once, one_by_one = spec.stack(models, weights), spec.stack(list(models), weights)
+        at_once, one_by_one = spec.accept(models, weights), spec.accept(list(models), weights)
         np.testing.assert_equal(at_once.accepted, one_by_one.accepted)
         np.testing.assert_equal(at_once.values, one_by_one.values)
         np.testing.assert_equal(at_once.entries, one_by_one.entries)

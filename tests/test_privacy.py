@@ -259,7 +259,7 @@ def test_repeated_round_with_other_data_has_other_noise():
         (exchange,) = method.exchanges()
         call = Call(exchange, exchange.update_spec(np.zeros(20)), 0, 1, Streams(3))
         seen = private.privacy.collect(transport, call, np.zeros(20), np.arange(40))
-        sums.append(seen.stacked()[0])
+        sums.append(seen.as_matrix()[0])
     np.testing.assert_array_equal(sums[0], sums[1])
     deviation = private.multiplier * 2 * 0.5 / 40
     assert 0.1 * deviation < np.std(sums[2] - sums[0]) / 2**0.5 < 10 * deviation

@@ -8,12 +8,21 @@ import multiprocessing
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .validation import check_integer
+
+# A run has risen from its best objective if it gave back more than this share of what it had
+# gained, and more than rounding of the objective at the start.
+_SHARE_OF_GAIN = 0.1
+_ROUNDING = 1e-6
 
 # The folder of the package: a warning points at the first caller whose file lies outside of it.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -226,3 +235,44 @@ def warn_of_no_answers(what: str, rounds: int, rejected: Mapping[str, int], expe
     if "not_finite" in rejected:
         message += ". What helps: smaller or fewer local steps (learning_rate, local_iterations)"
     warn_user(message)
+
+
+def has_risen(objective: NDArray[Any], objective_of_zero: Callable[[], float]) -> bool:
+    """Return whether the last objective of a run is above the best by more than a little.
+
+    Parameters
+    ----------
+    objective : ndarray
+        The objectives that were recorded, the first at the start.
+    objective_of_zero : callable
+        Return the objective of the zero model, which costs a product with the data.
+    """
+    first = objective[0]
+    lowest = np.nanmin(objective)
+    rise = objective[-1] - lowest
+    if not rise > max(_SHARE_OF_GAIN * (first - lowest), _ROUNDING * abs(first)):
+        return False
+    # After a warm start the objective at the start may be tiny. Then the scale of the problem says
+    # what rounding is.
+    return bool(rise > _ROUNDING * objective_of_zero())
+
+
+def warn_of_rise(method_name: str, objective: NDArray[Any], best_round: int) -> None:
+    """Warn that the last of the recorded objectives is above the best."""
+    first = objective[0]
+    last = objective[-1]
+    above = "" if last <= first else f", above the {first:.3g} of the start"
+    warn_user(
+        f"the objective of {method_name} ends at {last:.3g}{above}; it was "
+        f"{np.nanmin(objective):.3g} in round {best_round}, and result.best keeps that model. What "
+        "helps: smaller or fewer local steps (learning_rate, local_iterations, solver=None), a "
+        "radius, an earlier stop (stop_when_stalled)"
+    )
+
+
+def warn_of_separation(method_name: str) -> None:
+    """Warn that a model without bound separates the rows by their labels."""
+    warn_user(
+        f"the model of {method_name} classifies all rows without error: its loss has no "
+        "minimiser, and coefficients grow with every round; a radius bounds them"
+    )

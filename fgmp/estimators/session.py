@@ -17,7 +17,7 @@ from ..privacy.secure_sums import SecureSum
 from ..recording import Callback, History, Result, Run
 from ..shared_support.newton import NewtonOnSupport
 from ..simulation import run_round, simulate_part
-from ..updates import Update
+from ..sparse_model import Model
 from .client_sums import ClientSums
 from .clients import FitClients, Found
 from .groups import preview
@@ -119,7 +119,7 @@ class _BesideRounds(History):
     together: Callable[[Sequence[Callable[[], Any]]], list[Any]]
     stops: Callback
 
-    def _objective(self, run: Run, coefficients: Update) -> float | None:
+    def _objective(self, run: Run, coefficients: Model) -> float | None:
         """Return the objective of a model, and leave what the next round finds at the run."""
         ask = partial(super()._objective, run, coefficients)
         # An objective without bound stops a run if any does.
@@ -127,7 +127,7 @@ class _BesideRounds(History):
         if run.progress.round >= run.rounds or self.stops(at_worst):
             return ask()
         objective: float | None
-        objective, run.ahead = self.together([ask, partial(run_round, run)])
+        objective, run.next_progress = self.together([ask, partial(run_round, run)])
         return objective
 
 

@@ -1,18 +1,17 @@
-"""The models that a compiled kernel returns: one table, whose rows are not checked one by one."""
+"""The models that a compiled kernel returns: one table, whose models are not checked one by one."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..sparse_model import Array, IndexArray, SparseModel
-from ..updates import Entries, RejectReason, StackedUpdates, Updates, UpdateSpec, bytes_up_of
+from ..updates import Entries, UpdateTable
 
 
 @dataclass(frozen=True, eq=False)
-class SparseModels(StackedUpdates):
+class SparseModels(UpdateTable):
     """The models of several clients: a sequence of `SparseModel` whose numbers lie in two arrays.
 
     Parameters
@@ -37,24 +36,20 @@ class SparseModels(StackedUpdates):
         count = self.counts[index]
         return SparseModel(self.supports[index, :count], self.values[index, :count], self.shape)
 
-    def stack(self, update_spec: UpdateSpec, weights: Array) -> Updates:
-        """Return the models that are finite as one table, as `UpdateSpec.stack` does.
-
-        Whoever calls this has seen that the layout of the first is right.
-        """
+    def finite(self) -> tuple[IndexArray, Entries, Array]:
+        """Return which models are finite, and their entries and values."""
         is_entry = np.arange(self.supports.shape[1]) < self.counts[:, None]
         is_finite = np.isfinite(np.where(is_entry, self.values, 0)).all(axis=1)
         accepted = np.flatnonzero(is_finite)
 
         is_entry = is_entry[accepted]
-        row_of_entry = np.repeat(np.arange(len(accepted)), self.counts[accepted])
-        entries = Entries(row_of_entry, self.supports[accepted][is_entry])
-        values = self.values[accepted][is_entry]
-        return _stacked(update_spec, weights, accepted, entries, values)
+        vector_of_entry = np.repeat(np.arange(len(accepted)), self.counts[accepted])
+        entries = Entries(vector_of_entry, self.supports[accepted][is_entry])
+        return accepted, entries, self.values[accepted][is_entry]
 
 
 @dataclass(frozen=True, eq=False)
-class DenseModels(StackedUpdates):
+class DenseModels(UpdateTable):
     """The dense models of several clients: a sequence of arrays that lie in one.
 
     Parameters
@@ -71,24 +66,8 @@ class DenseModels(StackedUpdates):
     def __getitem__(self, index: int) -> Array:  # type: ignore[override]
         return self.values[index]
 
-    def stack(self, update_spec: UpdateSpec, weights: Array) -> Updates:
-        """Return the models that are finite as one table, as `UpdateSpec.stack` does.
-
-        Whoever calls this has seen that the layout of the first is right.
-        """
-        rows = self.values.reshape(len(self), -1)
-        accepted = np.flatnonzero(np.isfinite(rows).all(axis=1))
-        return _stacked(update_spec, weights, accepted, None, rows[accepted])
-
-
-def _stacked(
-    update_spec: UpdateSpec,
-    weights: Array,
-    accepted: IndexArray,
-    entries: Entries | None,
-    values: Array,
-) -> Updates:
-    """Return the table of the accepted models; all others of the cohort are not finite."""
-    rejected = Counter({RejectReason.NOT_FINITE.value: len(weights) - len(accepted)})
-    bytes_up = bytes_up_of(entries, values)
-    return Updates(update_spec, accepted, weights[accepted], entries, values, rejected, bytes_up)
+    def finite(self) -> tuple[IndexArray, None, Array]:
+        """Return which models are finite, and these as vectors."""
+        vectors = self.values.reshape(len(self), -1)
+        accepted = np.flatnonzero(np.isfinite(vectors).all(axis=1))
+        return accepted, None, vectors[accepted]

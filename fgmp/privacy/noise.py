@@ -25,8 +25,8 @@ from ..aggregation import Aggregator, ClientSampler, Mean, PrivacyMechanism
 from ..data import ProblemInfo
 from ..method import Call, Streams, Transport
 from ..run.serialization import to_wire
-from ..sparse_model import Array, IndexArray
-from ..updates import Message, RejectReason, Update, Updates
+from ..sparse_model import Array, IndexArray, Model
+from ..updates import Message, RejectReason, Updates
 from .secure_sums import SecureSum
 
 _PRECISION = 1e-3  # relative, of the noise multiplier
@@ -275,20 +275,20 @@ class CalibratedNoise(Mean, PrivacyMechanism, ClientSampler):
         spec = call.update_spec
         cohort_size = len(cohort)
         replies = transport.run_clients(call, message, cohort)
-        updates = spec.stack(replies, np.ones(cohort_size))
+        updates = spec.accept(replies, np.ones(cohort_size))
 
         # An update that is not finite adds zero, like one of a client that answered: otherwise the
         # result would tell whether it was finite.
         answers = (None, RejectReason.NOT_FINITE)
         has_answered = np.array([spec.validate(reply) in answers for reply in replies], bool)
-        bytes_up = cohort_size * len(spec.centre) * np.dtype(spec.dtype).itemsize
-        no_rows = np.empty((0, len(spec.centre)))
+        bytes_up = cohort_size * spec.length * np.dtype(spec.dtype).itemsize
+        no_rows = np.empty((0, spec.length))
         seen = Updates(spec, np.arange(0), np.ones(0), None, no_rows, Counter(), bytes_up)
         if not has_answered.any():
             return seen
 
-        rows = np.zeros((cohort_size, len(spec.centre)))
-        rows[updates.accepted] = updates.stacked() - spec.centre
+        rows = np.zeros((cohort_size, spec.length))
+        rows[updates.accepted] = updates.as_matrix() - spec.centre
         clipped = np.array([self.clipped(row, call.exchange_index) for row in rows])
         mean = clipped.mean(axis=0)
         if isinstance(inner, SecureSum):
@@ -306,7 +306,7 @@ class CalibratedNoise(Mean, PrivacyMechanism, ClientSampler):
         row = spec.centre + (mean + noise)
         return seen._replace(accepted=np.arange(cohort_size), weights=np.ones(1), values=row[None])
 
-    def objective(self, transport: Transport, x: Update, indices: IndexArray) -> None:
+    def objective(self, transport: Transport, coefficients: Model, indices: IndexArray) -> None:
         """Return None: nothing is computed of the data without noise."""
 
     def extra_metrics(self, rounds_done: int) -> dict[str, float]:

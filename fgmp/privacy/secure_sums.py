@@ -19,8 +19,8 @@ from .._support.warnings import warn_user
 from ..aggregation import Mean, PrivacyMechanism
 from ..data import ProblemInfo
 from ..method import Call, Exchange, Method, Transport
-from ..sparse_model import Array, IndexArray
-from ..updates import Message, RejectReason, Update, Updates
+from ..sparse_model import Array, IndexArray, Model
+from ..updates import Message, RejectReason, Updates
 from .ledger import Ledger
 from .masking import Sessions, TooFewClients, Unmasked, sum_under_masks
 
@@ -373,7 +373,7 @@ class SecureSum(Mean, PrivacyMechanism):
         spec = call.update_spec
         shares = transport.weights[cohort] / transport.weights[cohort].sum()
         sums = self._masked_sum(transport, call, message, cohort, shares)
-        rows = np.empty((0, len(spec.centre)))
+        rows = np.empty((0, spec.length))
         if sums.total is not None:
             rows = (self.decoded(sums.total) / float(shares[sums.accepted].sum()))[None]
         rejected = Counter({str(reason): count for reason, count in sums.rejected.items()})
@@ -382,7 +382,7 @@ class SecureSum(Mean, PrivacyMechanism):
             spec, sums.accepted, weights, None, rows, rejected, sums.bytes_up, sums.bytes_down
         )
 
-    def objective(self, transport: Transport, x: Update, indices: IndexArray) -> float:
+    def objective(self, transport: Transport, coefficients: Model, indices: IndexArray) -> float:
         """Return the mean objective of some clients, of which the server sees the sum.
 
         It is nan if too few clients report one within the range.
@@ -392,7 +392,7 @@ class SecureSum(Mean, PrivacyMechanism):
         if threshold > len(indices):
             return float("nan")
         secure = replace(self, threshold=threshold)
-        sums = secure._masked_sum(transport, None, x, indices, shares)
+        sums = secure._masked_sum(transport, None, coefficients, indices, shares)
         if sums.total is None:
             return float("nan")
 
@@ -425,8 +425,8 @@ class SecureSum(Mean, PrivacyMechanism):
             rows, present = self._objectives_in_range(transport, message, cohort)
             rejected: Counter[str] = Counter()
         else:
-            updates = call.update_spec.stack(transport.run_clients(call, message, cohort), shares)
-            rows = updates.stacked()
+            updates = call.update_spec.accept(transport.run_clients(call, message, cohort), shares)
+            rows = updates.as_matrix()
             present = updates.accepted
             rejected = updates.rejected
         senders = self.releasable(transport, cohort, shares, present, is_objective=call is None)
@@ -448,10 +448,10 @@ class SecureSum(Mean, PrivacyMechanism):
         return MaskedSum(unmasked.total, senders, unmasked.bytes_up, unmasked.bytes_down, rejected)
 
     def _objectives_in_range(
-        self, transport: Transport, x: Update, indices: IndexArray
+        self, transport: Transport, coefficients: Model, indices: IndexArray
     ) -> tuple[Array, IndexArray]:
         """Return objectives as rows of one number, and whose they are as positions in `indices`."""
-        reported, values = transport.objectives(x, indices)
+        reported, values = transport.objectives(coefficients, indices)
         in_range = np.abs(values) <= self.range
         # A client that never answers would send its objective only, and so in a set of its own.
         is_absent = np.isin(transport.info.client_ids, transport.absent_ids)

@@ -131,6 +131,11 @@ class SharedSupportGradMP(Method):
         """The solver, in the dictionary and the ball of the method."""
         return with_geometry(self.solver, self.dictionary, self.radius)
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a ball, or a ridge of the solver, keeps models from growing for ever."""
+        return self.support_solver.is_bounded
+
     def check(self, info: ProblemInfo) -> None:
         """Raise a ValueError if the sparsity, `screening` or `solver` do not fit the problem."""
         self.selection.check(self.sparsity, info.model_shape)

@@ -153,7 +153,7 @@ class SupportSolver(Method):
     def update_spec(self, state: SupportState) -> UpdateSpec:
         """Return the spec of an update: by default coefficients, whose reference is the model."""
         values = state.model.values
-        return UpdateSpec(values.shape, values.dtype, reference=values)
+        return UpdateSpec(values.shape, values.dtype, reference=values, is_sum=False)
 
     def client_update(self, client: Client, message: Message, rng: np.random.Generator) -> Array:
         """Return what a client sends: one vector."""
@@ -325,9 +325,9 @@ class NewtonOnSupport(SupportSolver):
             )
 
     @property
-    def _can_diverge(self) -> bool:
-        """Whether nothing keeps coefficients from growing for ever."""
-        return self.ridge == 0 and self.radius is None
+    def is_bounded(self) -> bool:
+        """Whether a ridge or a ball keeps coefficients from growing for ever."""
+        return self.ridge > 0 or super().is_bounded
 
     def _is_last(self, state: SupportState) -> bool:
         """Whether the exchange is the one after all steps, which compares objectives."""
@@ -336,7 +336,7 @@ class NewtonOnSupport(SupportSolver):
     def _asks_about_step(self, state: SupportState) -> bool:
         """Whether the last exchange asks about the last step, which has not settled."""
         is_last_of_several = self.steps > 1 and self._is_last(state)
-        return is_last_of_several and self._can_diverge and state.moved > SETTLED
+        return is_last_of_several and not self.is_bounded and state.moved > SETTLED
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return an exchange for each step, and with several steps one that compares objectives."""
@@ -406,7 +406,7 @@ class NewtonOnSupport(SupportSolver):
         is_worse = self.steps > 1 and value > state.value + _tolerated_rise(state)
         if self._is_last(state):
             return _ended(state, value, is_worse)
-        if self.steps > 1 and self._can_diverge:
+        if self.steps > 1 and not self.is_bounded:
             _refuse_separated(len(x), share_misclassified=mean[-1])
 
         tried_zero = state.tried_zero or not x.any()

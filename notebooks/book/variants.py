@@ -37,13 +37,13 @@ class KeptAnswers(fgmp.Aggregator):
     @property
     def answers(self):
         """The answers of the clients of the last round, a row for each."""
-        return self.rounds[-1].stacked()
+        return self.rounds[-1].as_matrix()
 
     def votes(self):
         """Which features each client has in its answer: ``[round, client, feature]``."""
         found = []
         for updates in self.rounds:
-            chosen = np.zeros(updates.stacked().shape, dtype=bool)
+            chosen = np.zeros(updates.as_matrix().shape, dtype=bool)
             chosen[updates.entries] = True
             found.append(chosen)
         return np.array(found)

@@ -105,7 +105,7 @@ class RecordingMechanism(fgmp.PrivacyMechanism):
         updates = transport.run_clients(call, message, cohort)
         for index, update in zip(cohort, updates, strict=True):
             self.recorder.record_update(transport.clients[index], update)
-        return call.update_spec.stack(updates, transport.weights[cohort])
+        return call.update_spec.accept(updates, transport.weights[cohort])
 
 
 @dataclass(frozen=True)
