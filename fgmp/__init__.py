@@ -97,7 +97,7 @@ The folders below are for particular needs. The files above import none of them,
 run asks ``fast`` for a kernel:
 
 ``run``
-    callbacks, faults, a grid search, metrics, messages and methods as JSON
+    callbacks, faults, a grid search, metrics, two more selections, messages and methods as JSON
 ``fast``
     compiled kernels, with Numba. They compute the updates of clients for the methods, losses and
     data that they were written for, select the same atoms except for ties, and agree with the files
@@ -130,7 +130,7 @@ from .fedgradmp import FedGradMP
 from .losses import LogisticLoss, Loss, PoissonLoss, SoftmaxLoss, SquaredLoss
 from .method import Exchange, Method, Transport
 from .recording import Callback, History, RecordedModel, Result, Run
-from .selection import Overall, PerAtom, PerBlock, PerOutput, Selection
+from .selection import PerAtom, PerOutput, Selection
 from .simulation import LocalClients, simulate
 from .solvers import SGD, Exact, GradientDescent, Newton, RestrictedProblem, Solver
 from .sparse_model import SparseModel
@@ -148,6 +148,7 @@ if TYPE_CHECKING:
     from .privacy.secure_sums import SecureSum
     from .run.callbacks import Bar, Checkpoint, stop_at, stop_when_stalled
     from .run.faults import Corrupted, DropOut, Faulty
+    from .run.joint_selection import Overall, PerBlock
     from .run.metrics import accuracy_on
     from .run.tuning import tune
     from .shared_support.method import SharedSupportGradMP
@@ -235,16 +236,7 @@ __all__ = [
     "tune",
 ]
 
-_FOLDERS = (
-    "cli",
-    "datasets",
-    "estimators",
-    "flower",
-    "privacy",
-    "run",
-    "shared_support",
-    "theory",
-)
+_FOLDERS = ("cli", "datasets", "estimators", "flower", "privacy", "run", "shared_support", "theory")
 
 # The names of the folders, by the module that has them: imported at their first use.
 _NAMES_OF_FOLDERS = {
@@ -257,6 +249,7 @@ _NAMES_OF_FOLDERS = {
     "privacy.secure_sums": ("SecureSum",),
     "run.callbacks": ("Bar", "Checkpoint", "stop_at", "stop_when_stalled"),
     "run.faults": ("Corrupted", "DropOut", "Faulty"),
+    "run.joint_selection": ("Overall", "PerBlock"),
     "run.metrics": ("accuracy_on",),
     "run.tuning": ("tune",),
     "shared_support.method": ("SharedSupportGradMP",),

@@ -365,8 +365,8 @@ class FastFedDualAvg(L1Penalised):
 
     Update rules in words leave open whether the model of a new round is added to X as well. Then K
     gradients would stand beside K + 1 iterates, and for mu > 0 the limit would be another point. On
-    one client with lambda = 0 this is gradient descent with the rate 1/gamma_t, which has the minimiser
-    of f as its only limit.
+    one client with lambda = 0 this is gradient descent with the rate 1/gamma_t, which has the
+    minimiser of f as its only limit.
 
     References
     ----------

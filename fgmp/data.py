@@ -1,9 +1,9 @@
 """Data: who holds which rows, the objective f_i of each client, its gradients and minibatches.
 
 Client i holds the rows D_i: a matrix A_i with one row d_j for each sample and one column for each
-feature, and the targets y_j. Its objective is f_i(x) = w sum_j l(d_j' x, y_j) with a loss l (see
-`fgmp.losses`) and the weight w of a row, 1/|D_i| unless the loss is a sum. Federated learning
-minimises f(x) = sum_i p_i f_i(x) over sparse models x, without moving the rows (paper, Section II).
+feature, and the targets y_j. Its objective is f_i(x) = (1/|D_i|) sum_j l(d_j' x, y_j) with a loss
+l (see `fgmp.losses`), or the sum alone, if the loss says so. Federated learning minimises
+f(x) = sum_i p_i f_i(x) over sparse models x, without moving the rows (paper, Section II).
 
 `Client` is one client, `Federation` holds the rows of all clients in one table, and `ProblemInfo`
 is what a server may know of them without their data.
@@ -19,15 +19,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse.linalg import LinearOperator
 
 from ._support.client_data import (
+    check_client_indices,
+    check_precision_of_targets,
     check_sequences,
     encode_labels,
     split_by_client,
     stacked_features,
 )
 from ._support.displays import html_facts
+from ._support.sparse_features import is_faster_by_columns, storage_of
 from ._support.tables import concatenate_rows, normalized_weights
 from ._support.validation import (
     as_array,
@@ -53,7 +55,7 @@ Features = Any
 
 @dataclass(frozen=True, eq=False)
 class Client:
-    """One client: its rows, and the objective f_i(x) = w sum_j l(d_j' x, y_j).
+    """One client: its rows, and the objective f_i(x) = (1/|D_i|) sum_j l(d_j' x, y_j).
 
     Attributes
     ----------
@@ -125,7 +127,7 @@ class Client:
         return float(total * self.loss.row_weight(self.n_samples))
 
     def gradient(self, x: Model, batch: IndexArray | None = None) -> Array:
-        """Return the gradient w A_i^T l'(A_i x, y_i) of f_i at x.
+        """Return the gradient A_i^T l'(A_i x, y_i) / |D_i| of f_i at x.
 
         With a `batch`, the indices of the rows of minibatch j, return the gradient of g_{i,j}, the
         same mean over these rows. (If the loss is a sum, it is the sum over them: on average
@@ -162,7 +164,8 @@ def draw_minibatches(
     n_rows : int
         |D_i|.
     batch_size : int or None
-        b. If it is None or at least the number of rows, a minibatch is None: all rows.
+        b, as the paper has it; elsewhere b is what a solver returns, also in the paper. If it is
+        None or at least the number of rows, a minibatch is None: all rows.
     count : int
         The number of minibatches.
     """
@@ -285,7 +288,7 @@ class Federation:
             "clients": f"{self.n_clients:,}",
             "rows": f"{len(self.targets):,}",
             "rows of a client": f"{n_rows.min():,} to {n_rows.max():,}",
-            "features": f"{self.n_features:,}, {_storage_of(self.features)}, {self.dtype}",
+            "features": f"{self.n_features:,}, {storage_of(self.features)}, {self.dtype}",
             "loss": repr(self.loss),
             "truth": "unknown" if self.truth is None else "known",
         }
@@ -454,7 +457,7 @@ class Federation:
         has_labels = federation.targets.dtype.kind != "f"
         if has_labels or federation.targets.dtype == federation.dtype:
             return federation
-        _check_precision_of_targets(targets, federation.dtype)
+        check_precision_of_targets(targets, federation.dtype)
         return replace(federation, targets=federation.targets.astype(federation.dtype))
 
     @property
@@ -522,7 +525,7 @@ class Federation:
         indices : int, sequence of int, slice, or array of bool of shape (n_clients,)
             Indices of clients, of which none occurs twice. The clients keep their order.
         """
-        selected = self._client_indices(indices)
+        selected = check_client_indices(indices, self.n_clients)
         client_names = None
         if self.client_names is not None:
             client_names = tuple(self.client_names[index] for index in selected)
@@ -534,27 +537,6 @@ class Federation:
             feature_names=self.feature_names,
             client_names=client_names,
         )
-
-    def _client_indices(self, indices: Any) -> IndexArray:
-        """Return indices of clients, increasing, or raise a ValueError."""
-        problem = f"indices is {short_repr(indices)}"
-        if not isinstance(indices, slice):
-            indices = np.atleast_1d(np.asarray(indices))
-            if indices.ndim > 1 or (indices.size and indices.dtype.kind not in "iub"):
-                raise ValueError(f"{problem}; expected integers, a slice, or truth values")
-            if indices.dtype.kind == "b" and len(indices) != self.n_clients:
-                expected = f"one truth value for each of the {self.n_clients} clients"
-                raise ValueError(f"{problem}; expected {expected}")
-            if not indices.size:
-                indices = indices.astype(np.intp)  # an empty list is an array of float
-        try:
-            selected = np.sort(np.arange(self.n_clients)[indices])
-        except IndexError:
-            expected = f"indices below {self.n_clients}, the number of clients"
-            raise ValueError(f"{problem}; expected {expected}") from None
-        if not selected.size or len(np.unique(selected)) < len(selected):
-            raise ValueError(f"{problem}; expected at least one client, and none twice")
-        return selected
 
     def objective(self, x: Model) -> float:
         """Return f(x) = sum_i p_i f_i(x) for a model x; nan or infinite if x has diverged."""
@@ -638,22 +620,6 @@ def check_size(name: str, loss: Loss, n_features: int) -> None:
         )
 
 
-def _check_precision_of_targets(targets: list[Array], dtype: np.dtype[Any]) -> None:
-    for index, y in enumerate(targets):
-        if np.abs(y).max(initial=0.0) > np.finfo(dtype).max:
-            raise ValueError(
-                f"ys[{index}] holds numbers beyond {dtype}, the precision of As; "
-                "expected As in float64, or ys in another unit"
-            )
-
-
-def _storage_of(features: Features) -> str:
-    """Return how features are stored, in a word."""
-    if isinstance(features, tuple):
-        return "streamed"
-    return "dense" if isinstance(features, np.ndarray) else "sparse"
-
-
 def predict(features: Features, x: Model) -> Array:
     """Return A x. A sparse model needs its own columns only, unless all take no more time."""
     if isinstance(features, tuple):
@@ -661,23 +627,13 @@ def predict(features: Features, x: Model) -> Array:
 
     if isinstance(x, SparseModel):
         atoms = x.used_atoms
-        if _is_faster_by_columns(features, len(atoms)):
+        if is_faster_by_columns(features, len(atoms)):
             coefficients = x.values if len(x.shape) == 1 else x.dense()[atoms]
             # Slices of an ndarray wait less for memory than `take`, which sparse features have.
             is_dense = isinstance(features, np.ndarray)
             columns = features[:, atoms] if is_dense else features.take(atoms, axis=1)
             return _product(columns, coefficients)
     return _product(features, dense(x))
-
-
-def _is_faster_by_columns(features: Features, n_columns: int) -> bool:
-    """Return whether to copy some columns and multiply them takes less than to multiply all."""
-    n_rows, n_features = features.shape
-    if isinstance(features, np.ndarray):
-        return bool(4 * n_columns <= n_features)
-    if isinstance(features, LinearOperator):
-        return False
-    return bool(n_rows * n_columns <= features.stored.nnz)
 
 
 def _product(features: Features, x: Array) -> Array:

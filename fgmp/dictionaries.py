@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
 from ._support.linear_algebra import solve_semidefinite
-from ._support.validation import check_array, check_kind, check_option
+from ._support.validation import check_array, check_atoms, check_kind, check_option
 from .selection import PER_OUTPUT, Selection
 from .sparse_model import Array, IndexArray, SparseModel
 
@@ -261,33 +261,8 @@ class Dictionary(Atoms):
         in_float64 = self.atoms.astype(np.float64, copy=False)
         self.gram: Array = in_float64.T @ in_float64
         self.norms = np.sqrt(self.gram.diagonal())
-        self._refuse_zero_atoms()
-        self._refuse_equal_atoms()
+        check_atoms(self.atoms, self.gram, self.norms)
         self.is_orthonormal = self._is_orthonormal()
-
-    def _refuse_zero_atoms(self) -> None:
-        is_zero = self.norms <= np.finfo(self.norms.dtype).tiny
-        if not is_zero.any():
-            return
-        index = int(is_zero.argmax())
-        size = np.abs(self.atoms[:, index].astype(np.float64)).max()
-        raise ValueError(
-            f"atoms[:, {index}] is zero, or {size:.3g} at most, and its squares are; "
-            "expected a positive norm"
-        )
-
-    def _refuse_equal_atoms(self) -> None:
-        """Raise a ValueError for two atoms whose cosine is 1 to the precision of the atoms."""
-        is_double = self.atoms.dtype == np.float64
-        largest_cosine = 1 - (1e-10 if is_double else 1e-6)
-        products = np.abs(self.gram)
-        is_equal = products > largest_cosine * np.outer(self.norms, self.norms)
-        pairs = np.argwhere(np.triu(is_equal, 1))
-        if len(pairs):
-            i, j = pairs[0]
-            raise ValueError(
-                f"atoms[:, {i}] and atoms[:, {j}] are the same up to a factor; expected none twice"
-            )
 
     def _is_orthonormal(self) -> bool:
         n_features, n_atoms = self.atoms.shape

@@ -2,13 +2,14 @@
 
 The objective of client i with the rows d_j and the targets y_j, j in D_i, is
 
-    f_i(x) = w sum_j l(d_j' x, y_j)    with the weight w of a row, 1/|D_i| by default,
+    f_i(x) = (1/|D_i|) sum_j l(d_j' x, y_j),
 
-its gradient is w A_i^T l'(A_i x, y_i), and its Hessian times v is w A_i^T (l''(A_i x, y_i) A_i v),
-where l' and l'' are derivatives with respect to the prediction. A loss therefore consists of l, l'
-and l'', row by row, and of a few facts that methods and solvers ask for, such as whether it is
-quadratic. The paper has the squared loss, and for labels the logistic and the softmax loss (Section
-IV-D); `PoissonLoss`, for counts, is not one of its losses.
+its gradient is A_i^T l'(A_i x, y_i) / |D_i|, and its Hessian times v is
+A_i^T (l''(A_i x, y_i) A_i v) / |D_i|, where l' and l'' are derivatives with respect to the
+prediction. (A loss may take the sum over the rows instead of the mean: `Loss.row_weight`.) A loss
+therefore consists of l, l' and l'', row by row, and of a few facts that methods and solvers ask
+for, such as whether it is quadratic. The paper has the squared loss, and for labels the logistic
+and the softmax loss (Section IV-D); `PoissonLoss`, for counts, is not one of its losses.
 """
 
 import math
@@ -103,10 +104,6 @@ class Loss(ABC):
     """Whether l of a row depends on the other rows of its client, as with an intercept that each
     client has of its own: rows of several clients are then never evaluated together."""
 
-    has_log_link: bool = False
-    """Whether a prediction is the logarithm of the expected target, and not the expected target
-    itself. Only estimators ask, and only for a loss of numbers."""
-
     @abstractmethod
     def values(self, predictions: Array, targets: Array) -> Array:
         """Return l(z, y) for each row, shape (n_rows,)."""
@@ -144,7 +141,7 @@ class Loss(ABC):
         return (n_features,)
 
     def row_weight(self, n_rows: int) -> float:
-        """Return the weight w of each of `n_rows` rows: 1/n_rows for a mean, 1 for a sum."""
+        """Return the weight of each of `n_rows` rows in f_i: 1/n_rows for a mean, 1 for a sum."""
         return 1 / n_rows
 
     def check_targets(self, name: str, targets: Array) -> Array:
@@ -336,7 +333,7 @@ class SoftmaxLoss(Loss):
     has_integer_targets = True
     local_solver = "one_step"  # as for the logistic loss
 
-    # A third cumulant is at most the variance times the range of w, which is at most sqrt(2) ||w||.
+    # A third cumulant is at most the variance times the range of u, which is at most sqrt(2) ||u||.
     self_concordance = 2**0.5
 
     def __post_init__(self) -> None:
@@ -452,7 +449,6 @@ class PoissonLoss(Loss):
     [0.0, 2.0, 0.0]
     """
 
-    has_log_link = True
     local_solver = "one_step"  # rows without any event may leave no minimiser
     self_concordance = 1.0
 

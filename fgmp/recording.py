@@ -22,7 +22,6 @@ from ._support.displays import (
     HistoryTable,
     facts_in_words,
     html_facts,
-    in_words,
     names_in_words,
 )
 from ._support.validation import check_integer, check_kind, check_sequence, short_repr
@@ -513,7 +512,7 @@ class Result:
     x: Array = field(repr=False)
     support: IndexArray
     coefficients: Array = field(repr=False)
-    history: dict[str, Array] = field(repr=False)
+    history: HistoryTable = field(repr=False)
     best: RecordedModel = field(repr=False)
     seed: int
     state: State = field(repr=False)
@@ -534,14 +533,9 @@ class Result:
 
     def _facts(self) -> dict[str, str]:
         """Return what one wants to know of a run first: rounds, error, size and traffic."""
-        facts: dict[str, str] = {
-            name: in_words(name, self.history[name][-1])
-            for name in ("round", "objective", "relative_error", "epsilon")
-            if name in self.history
-        }
+        facts = self.history.last_in_words("round", "objective", "relative_error", "epsilon")
         facts |= _size_of(self)
-        for name in ("bytes_up", "bytes_down"):
-            facts[name] = in_words(name, self.history[name][-1])
+        facts |= self.history.last_in_words("bytes_up", "bytes_down")
         if self.rejected:
             facts["rejected"] = ", ".join(
                 f"{count} {reason}" for reason, count in self.rejected.items()

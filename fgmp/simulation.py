@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator
 
+from ._support.sparse_features import numbers_of
 from ._support.validation import (
     Seed,
     check_integer,
@@ -31,7 +31,7 @@ from ._support.warnings import (
 )
 from .aggregation import Aggregator, Mean
 from .backends import BackendRecord, Kernel, find_kernel, is_short_run
-from .data import Client, Features, Federation
+from .data import Client, Federation
 from .dictionaries import parts_of
 from .method import Call, Method, State, Streams, Transport
 from .recording import (
@@ -161,7 +161,7 @@ class LocalClients(Transport):
     def identity(self) -> dict[str, Any]:
         """Return the data, by name: a checkpoint resumes with the same data only."""
         data = self.federation
-        features = [_numbers_of(part) for part in parts_of(data.features)]
+        features = [numbers_of(part) for part in parts_of(data.features)]
         return {
             "data": [*features, data.offsets, data.targets],
             "truth": data.truth,
@@ -169,16 +169,6 @@ class LocalClients(Transport):
             "client_ids": data.client_ids,
             "weights": data.weights,
         }
-
-
-def _numbers_of(features: Features) -> Any:
-    """Return the arrays that define features, or the shape of those that are streamed."""
-    if isinstance(features, np.ndarray):
-        return features
-    if isinstance(features, LinearOperator):
-        return features.shape
-    S = features.stored
-    return S.shape, S.data, S.indices, S.indptr, features.left, features.centre
 
 
 def transport_to(name: str, clients: object) -> Transport:

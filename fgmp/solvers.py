@@ -57,16 +57,18 @@ _SUFFICIENT_DECREASE = 1e-4
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RestrictedProblem:
-    """The objective of a client as a function h of the coefficients z of the k merged atoms.
+    """The objective of a client as a function h of the coefficients alpha of the k merged atoms.
 
-    With the matrix B, which has the columns of A_i Psi on the merged atoms and maps z to
-    predictions, and the weight w of a row, which is 1/m for a mean over m rows and 1 for a sum,
+    With the matrix B, which has the columns of A_i Psi on the merged atoms and maps alpha to the
+    predictions z = B alpha of the m rows,
 
-        h(z) = w sum_j l((B z)_j, y_j),    grad h(z) = w B' l'(B z, y).
+        h(alpha) = (1/m) sum_j l(z_j, y_j),    grad h(alpha) = B' l'(z, y) / m,
+
+    or m times that for a loss that is a sum.
 
     Parameters
     ----------
-    columns : ndarray, shape (m, u)
+    columns : ndarray, shape (m, n_columns)
         Columns of A_i Psi: the merged atoms if there is one output. With several outputs these are
         the atoms that some output uses, or all atoms if that is not many more.
     targets : ndarray, shape (m,)
@@ -75,7 +77,8 @@ class RestrictedProblem:
     merged : ndarray of int, shape (k,)
         Positions of the coefficients in a flattened model (see `SparseModel`).
     indices : ndarray of int, shape (k,)
-        Their positions in the flattened matrix of shape (u, n_outputs) that `columns` multiplies.
+        Their positions in the flattened matrix, of shape (n_columns, n_outputs), that `columns`
+        multiplies.
     n_outputs : int
 
     Examples
@@ -132,12 +135,12 @@ class RestrictedProblem:
             targets = targets.astype(dtype)
         return replace(self, columns=self.columns.astype(dtype), targets=targets)
 
-    def predictions(self, z: Array) -> Array:
-        """Return B z; if there are several outputs, with one contiguous column for each."""
-        factor = z
+    def predictions(self, alpha: Array) -> Array:
+        """Return B alpha; if there are several outputs, with one contiguous column for each."""
+        factor = alpha
         if self.n_outputs > 1:
             factor = np.zeros((self.columns.shape[1], self.n_outputs), self.columns.dtype)
-            factor.reshape(-1)[self.indices] = z
+            factor.reshape(-1)[self.indices] = alpha
         return (factor.T @ self.columns.T).T
 
     def pull_back(self, derivative: Array) -> Array:
@@ -149,20 +152,17 @@ class RestrictedProblem:
 
     @property
     def row_weight(self) -> float:
-        """The weight w of each row."""
+        """The weight of each row in h: 1/m, or 1 for a loss that is a sum."""
         return self.loss.row_weight(len(self.targets))
 
     def value(self, predictions: Array) -> float:
-        """Return h(z), given the predictions B z."""
+        """Return h, given the predictions."""
         return float(np.sum(self.loss.values(predictions, self.targets)) * self.row_weight)
 
-    def derivative(self, predictions: Array) -> Array:
-        """Return w l'(B z, y), the derivative of h in the predictions."""
-        return self.loss.derivative(predictions, self.targets) * self.row_weight
-
     def gradient(self, predictions: Array) -> Array:
-        """Return grad h(z), given the predictions B z."""
-        return self.pull_back(self.derivative(predictions))
+        """Return grad h, given the predictions."""
+        derivative = self.loss.derivative(predictions, self.targets)
+        return self.pull_back(derivative * self.row_weight)
 
 
 class Solver(ABC):
@@ -354,14 +354,6 @@ def solver_for(loss: Loss) -> Solver:
     return Exact() if loss.local_solver == "exact" else _ONE_STEP
 
 
-class SecondOrder(NamedTuple):
-    """Value, gradient and Hessian of a function of coordinates at one point."""
-
-    value: float
-    gradient: Array
-    hessian: Array
-
-
 class LineSearchStep(NamedTuple):
     """How far to go along a direction d, and the predictions and their expansion there."""
 
@@ -374,16 +366,17 @@ class LineSearchStep(NamedTuple):
 class SecondOrderProblem(RestrictedProblem):
     """A restricted problem in coordinates of its span, with its second derivatives.
 
-    At first z are the coefficients of the merged atoms, and B has the columns of A_i Psi on them.
-    After `orthonormalised`, z are the q coordinates of the signal in an orthonormal basis Q of the
-    span of these atoms. It consists of combinations of them, Q = Psi V, and B = A_i Q.
+    The function h is one of q coordinates u. At first these are the coefficients alpha of the
+    merged atoms, and B has the columns of A_i Psi on them. After `orthonormalised`, they are those
+    of the signal in an orthonormal basis Q of the span of these atoms. It consists of combinations
+    of them, Q = Psi V, so that alpha = V u, and B = A_i Q.
 
     Parameters
     ----------
     columns, targets, loss, dictionary, merged, indices, n_outputs
         As in `RestrictedProblem`.
     to_coefficients, to_coordinates : ndarray, shapes (k, q) and (q, k), or None
-        Matrices from coordinates z to coefficients (this is V), and back. None is the identity.
+        Matrices from coordinates to coefficients (this is V), and back. None is the identity.
     """
 
     to_coefficients: Array | None = None
@@ -422,22 +415,22 @@ class SecondOrderProblem(RestrictedProblem):
             to_coordinates=np.asarray(to_coordinates, dtype),
         )
 
-    def coefficients(self, z: Array) -> Array:
-        """Return the coefficients of the merged atoms."""
-        return z if self.to_coefficients is None else self.to_coefficients @ z
+    def coefficients(self, u: Array) -> Array:
+        """Return the coefficients alpha of the merged atoms."""
+        return u if self.to_coefficients is None else self.to_coefficients @ u
 
     def start(self, coefficients: Array) -> Array:
-        """Return the z of coefficients of the merged atoms."""
+        """Return the coordinates of coefficients of the merged atoms."""
         return coefficients if self.to_coordinates is None else self.to_coordinates @ coefficients
 
     @property
     def n_coordinates(self) -> int:
-        """Number of entries of z."""
+        """q, the number of coordinates."""
         return len(self.merged if self.to_coordinates is None else self.to_coordinates)
 
-    def predictions(self, z: Array) -> Array:
-        """Return B z; if there are several outputs, with one contiguous column for each."""
-        return super().predictions(self.coefficients(z))
+    def predictions(self, u: Array) -> Array:
+        """Return B u; if there are several outputs, with one contiguous column for each."""
+        return super().predictions(self.coefficients(u))
 
     def pull_back(self, derivative: Array) -> Array:
         """Return B' times numbers of the shape of the predictions."""
@@ -445,26 +438,17 @@ class SecondOrderProblem(RestrictedProblem):
         return product if self.to_coefficients is None else self.to_coefficients.T @ product
 
     def expansion(self, predictions: Array) -> Expansion:
-        """Return the loss of the rows to second order, given the predictions B z."""
+        """Return the loss of the rows to second order, given the predictions."""
         return self.loss.expansion(predictions, self.targets)
 
-    def to_second_order(self, predictions: Array) -> SecondOrder:
-        """Return value, gradient and Hessian of h in z, given the predictions B z."""
-        expansion = self.expansion(predictions)
-        return SecondOrder(
-            value=float(np.sum(expansion.values) * self.row_weight),
-            gradient=self.pull_back(expansion.derivative * self.row_weight),
-            hessian=self.hessian_of(expansion),
-        )
-
     def hessian(self, predictions: Array) -> Array:
-        """Return the Hessian of h in z, given the predictions B z."""
+        """Return the Hessian of h, given the predictions."""
         return self.hessian_of(self.expansion(predictions))
 
     def hessian_of(self, expansion: Expansion) -> Array:
-        """Return the Hessian of h in z, given the expansion at the predictions B z.
+        """Return the Hessian of h, given the expansion at the predictions.
 
-        Its blocks are B_c' diag(w l''_cd) B_d, with B_c the columns of output c, and l''_cd the
+        Its blocks are B_c' diag(l''_cd) B_d / m, with B_c the columns of output c, and l''_cd the
         derivative of entry c of l' in the prediction of output d.
         """
         atoms, outputs = np.divmod(self.indices, self.n_outputs)
@@ -482,7 +466,7 @@ class SecondOrderProblem(RestrictedProblem):
         return self.to_coefficients.T @ hessian @ self.to_coefficients
 
     def _coupled(self, hessian: Array, coupling: Array | None) -> Array:
-        """Return a Hessian in coefficients minus w B'F F'B, if the loss couples rows."""
+        """Return a Hessian in coefficients minus B'F F'B / m, if the loss couples rows."""
         if coupling is None:
             return hessian
         in_coefficients = super().pull_back
@@ -492,13 +476,13 @@ class SecondOrderProblem(RestrictedProblem):
 
     @property
     def shifts(self) -> Array:
-        """Orthonormal directions of z that do not change h, because they shift all outputs alike.
+        """Orthonormal directions of u that do not change h, because they shift all outputs alike.
 
         Only the softmax loss has some. They are the columns of an array of shape
         (n_coordinates, n_shifts), which has none if the loss is not shift invariant. A shift gives
         an atom the same coefficient for all outputs. In orthonormal coordinates, in which the
-        signal of output c is Q_c z_c, all Q_c z_c are equal: of all z these have the largest
-        || sum_c Q_c z_c ||^2, which is C ||z||^2 for C outputs.
+        signal of output c is Q_c u_c, all Q_c u_c are equal: of all u these have the largest
+        || sum_c Q_c u_c ||^2, which is C ||u||^2 for C outputs.
         """
         if not self.loss.is_shift_invariant:
             return np.zeros((self.n_coordinates, 0))
@@ -515,7 +499,7 @@ class SecondOrderProblem(RestrictedProblem):
 
     @cached_property
     def steepest(self) -> float:
-        """A bound on the change of a row's predictions by z of length one.
+        """A bound on the change of a row's predictions by u of length one.
 
         It is attained if there is one output.
         """
@@ -539,11 +523,11 @@ class SecondOrderProblem(RestrictedProblem):
 
         The length s is the minimiser of the quadratic model of h along d,
 
-            s = -grad h(z)' d / (w (B d)' l''(B z, y) (B d)),
+            s = -grad h(u)' d / ((B d)' l''(B u, y) (B d) / m),
 
         which for the squared loss is the exact line search. The curvature is less what the loss
         takes off if it couples rows (`Expansion.coupling`). The length is halved until
-        h(z + s d) <= h(z) + 1e-4 s grad h(z)' d (Armijo's rule), which the squared loss never
+        h(u + s d) <= h(u) + 1e-4 s grad h(u)' d (Armijo's rule), which the squared loss never
         needs. It is 0 if d is not a descent direction to rounding, or if no step decreases h.
         """
         weight = self.row_weight
@@ -583,24 +567,24 @@ class SecondOrderProblem(RestrictedProblem):
         return precision * n_roundings * length_of(derivative) * length_of(terms)
 
     def converged(self, accuracy: float, predictions: Array, gradient: Array) -> bool:
-        """Return whether z is within `accuracy` of a minimiser, to rounding.
+        """Return whether u is within `accuracy` of a minimiser, to rounding.
 
-        With the smallest positive eigenvalue mu of the Hessian at z and a bound rho on how fast the
+        With the smallest positive eigenvalue mu of the Hessian at u and a bound rho on how fast the
         curvature changes, the condition is
 
-            ||grad h(z)|| <= mu (1 - exp(-rho accuracy)) / rho,    or mu accuracy if rho = 0.
+            ||grad h(u)|| <= mu (1 - exp(-rho accuracy)) / rho,    or mu accuracy if rho = 0.
 
         rho is 0 for the squared loss, and else the constant of `Loss.self_concordance` times the
-        steepest prediction. At a minimiser z + v the gradient is zero. Along v the curvature is at
-        least exp(-rho t ||v||) times that at z (F. Bach, Self-concordant analysis for logistic
-        regression, 2010, Proposition 1), so that ||grad h(z)|| >= mu (1 - exp(-rho ||v||)) / rho.
+        steepest prediction. At a minimiser u + v the gradient is zero. Along v the curvature is at
+        least exp(-rho t ||v||) times that at u (F. Bach, Self-concordant analysis for logistic
+        regression, 2010, Proposition 1), so that ||grad h(u)|| >= mu (1 - exp(-rho ||v||)) / rho.
         There is a minimiser, because the slope of h in every direction exceeds zero far out if
-        ||grad h(z)|| < mu / rho; rows that can be separated leave none. A loss of unknown
+        ||grad h(u)|| < mu / rho; rows that can be separated leave none. A loss of unknown
         self-concordance has rho = 0, and is judged as if its Hessian were constant.
 
         In directions of no curvature, to rounding, every point is a minimiser of the squared loss.
         Far out, where a loss is flat, the curvature also vanishes in directions in which it was
-        positive at z = 0, and then nothing is certain.
+        positive at u = 0, and then nothing is certain.
         """
         eigenvalues = _positive(np.linalg.eigvalsh(self.hessian(predictions)))
         smallest = float(eigenvalues[0]) if eigenvalues.size else np.inf
@@ -645,9 +629,9 @@ class GradientDescent(Solver):
 
     Notes
     -----
-    A step is z <- z + s d with d = -grad h(z) and the length s from
+    A step is u <- u + s d with d = -grad h(u) and the length s from
     `SecondOrderProblem.line_search`. It costs two products with the m x k columns, B d and B' l',
-    because the predictions B z are updated with B d.
+    because the predictions B u are updated with B d.
 
     Examples
     --------
@@ -675,8 +659,8 @@ class GradientDescent(Solver):
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """Return the coefficients after the last step."""
         inside = SecondOrderProblem.of_problem(problem).orthonormalised()
-        z = inside.start(start)
-        predictions = inside.predictions(z)
+        u = inside.start(start)
+        predictions = inside.predictions(u)
         expansion = inside.expansion(predictions)
         is_certain = False
 
@@ -693,16 +677,16 @@ class GradientDescent(Solver):
             )
             if length == 0:
                 break
-            z = z + length * direction
+            u = u + length * direction
 
         if self.steps is None and not is_certain:
-            self._warn_of_accuracy(len(z), len(inside.targets))
-        return inside.coefficients(z)
+            self._warn_of_accuracy(len(u), len(inside.targets))
+        return inside.coefficients(u)
 
     def _direction(
         self, problem: SecondOrderProblem, expansion: Expansion, gradient: Array
     ) -> Array:
-        """Return -grad h(z), times a power of two so that squares neither overflow nor vanish."""
+        """Return -grad h(u), times a power of two so that squares neither overflow nor vanish."""
         return -gradient * unit_of(gradient)
 
     def _warn_of_accuracy(self, n_coordinates: int, n_rows: int) -> None:
@@ -719,7 +703,7 @@ class GradientDescent(Solver):
 class Newton(GradientDescent):
     """Run Newton's method with a line search; one step is exact for the squared loss.
 
-    A step is z <- z + s d with d = -H^+ grad h(z), where H is the Hessian of h. A singular Hessian
+    A step is u <- u + s d with d = -H^+ grad h(u), where H is the Hessian of h. A singular Hessian
     is inverted on its range. Everything is computed in float64, whatever the precision of the data,
     because a Hessian of float32 is too inaccurate to divide by. The parameters, the warning and the
     line search are those of `GradientDescent`.
@@ -749,7 +733,7 @@ class Newton(GradientDescent):
     def _direction(
         self, problem: SecondOrderProblem, expansion: Expansion, gradient: Array
     ) -> Array:
-        """Return -H^+ grad h(z), without a part along shifts, which do not change h."""
+        """Return -H^+ grad h(u), without a part along shifts, which do not change h."""
         hessian, gradient = regularize_null_directions(
             problem.hessian_of(expansion), gradient, problem.shifts
         )

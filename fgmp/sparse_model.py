@@ -7,8 +7,9 @@ identity: the atoms are the features, and x = alpha. The support of a model list
 which alpha may differ from zero; at all others it is zero.
 
 In code a variable x holds the coefficients alpha, and the features of a client are A_i Psi, so that
-predictions are A_i Psi alpha. In the formulas of the paper (the gradient at x, b, P_Lambda b,
-||x||), in `Result.x` and in any `truth`, x is the signal.
+predictions are A_i Psi alpha. x is the signal in the formulas of the paper (the gradient at x, b,
+P_Lambda b, ||x||), in what a run records (`Result.x`, what a metric is called with), and in any
+`truth`; where both occur, the coefficients are called so.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An `UpdateSpec` says what an update has to look like, because updates may come from strangers. An
 update that does not fit its spec is rejected, with a reason. `Updates` is what the server sees of a
 cohort: the accepted updates, each flattened to a vector. Aggregators and privacy mechanisms know
-vectors only. (A row is always a sample of a client, here as elsewhere.)
+vectors only. (A row is a sample of a client, or that of some matrix, and no word for an update.)
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class UpdateSpec:
         from it. None is zero, for gradients, or for changes of a model.
     selection : Selection
     is_sum : bool, default True
-        Whether only a mean may combine the updates, as it may Hessians and sketches: a median
-        refuses them. A method that sends models, or changes of them, says that they are none.
+        Whether only a mean may combine the updates, as Hessians and sketches: a median refuses
+        these. For models, and for changes of models, say False.
 
     Examples
     --------

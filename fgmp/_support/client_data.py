@@ -97,6 +97,44 @@ def check_sequences(As: Any, ys: Any) -> tuple[list[Any], list[Any]]:
     return matrices, targets
 
 
+def check_client_indices(indices: Any, n_clients: int) -> IndexArray:
+    """Return indices of clients, increasing, or raise a ValueError.
+
+    Parameters
+    ----------
+    indices : int, sequence of int, slice, or array of bool of shape (n_clients,)
+    n_clients : int
+    """
+    problem = f"indices is {short_repr(indices)}"
+    if not isinstance(indices, slice):
+        indices = np.atleast_1d(np.asarray(indices))
+        if indices.ndim > 1 or (indices.size and indices.dtype.kind not in "iub"):
+            raise ValueError(f"{problem}; expected integers, a slice, or truth values")
+        if indices.dtype.kind == "b" and len(indices) != n_clients:
+            expected = f"one truth value for each of the {n_clients} clients"
+            raise ValueError(f"{problem}; expected {expected}")
+        if not indices.size:
+            indices = indices.astype(np.intp)  # an empty list is an array of float
+    try:
+        selected = np.sort(np.arange(n_clients)[indices])
+    except IndexError:
+        expected = f"indices below {n_clients}, the number of clients"
+        raise ValueError(f"{problem}; expected {expected}") from None
+    if not selected.size or len(np.unique(selected)) < len(selected):
+        raise ValueError(f"{problem}; expected at least one client, and none twice")
+    return selected
+
+
+def check_precision_of_targets(targets: Sequence[Array], dtype: np.dtype[Any]) -> None:
+    """Raise a ValueError if targets of a client overflow in the precision of the features."""
+    for index, y in enumerate(targets):
+        if np.abs(y).max(initial=0.0) > np.finfo(dtype).max:
+            raise ValueError(
+                f"ys[{index}] holds numbers beyond {dtype}, the precision of As; "
+                "expected As in float64, or ys in another unit"
+            )
+
+
 def _is_one_matrix(As: Any) -> bool:
     """Return whether the data of all clients are one matrix: array, table or list of rows."""
     if getattr(As, "ndim", None) == 2 or len(getattr(As, "shape", ())) == 2:

@@ -43,6 +43,10 @@ class HistoryTable(dict[str, NDArray[Any]]):
         ]
         return f"<history of {len(rounds)} rows, to round {int(rounds[-1])}: {', '.join(last)}>"
 
+    def last_in_words(self, *names: str) -> dict[str, str]:
+        """Return the last number of each column that there is of these, as a short text."""
+        return {name: in_words(name, self[name][-1]) for name in names if name in self}
+
     def _repr_html_(self) -> str:
         """Return the first and the last rows as a table."""
         n_rows = min(map(len, self.values()), default=0)

@@ -1,4 +1,7 @@
-"""Features with few nonzeros: a sparse matrix, centred or not, of which columns become dense."""
+"""Features with few nonzeros: a sparse matrix, centred or not, of which columns become dense.
+
+The functions at the end say of features of any kind how they are stored.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
 
 FloatArray = NDArray[np.floating[Any]]
 
@@ -167,3 +171,30 @@ def _have_equal_centres(first: SparseFeatures, second: SparseFeatures) -> bool:
     if first.centre is None or second.centre is None:
         return first.centre is second.centre
     return np.array_equal(first.centre, second.centre)
+
+
+def storage_of(features: Any) -> str:
+    """Return how features are stored, in a word."""
+    if isinstance(features, tuple):
+        return "streamed"
+    return "dense" if isinstance(features, np.ndarray) else "sparse"
+
+
+def is_faster_by_columns(features: Any, n_columns: int) -> bool:
+    """Return whether to copy some columns and multiply them takes less than to multiply all."""
+    n_rows, n_features = features.shape
+    if isinstance(features, np.ndarray):
+        return bool(4 * n_columns <= n_features)
+    if isinstance(features, LinearOperator):
+        return False
+    return bool(n_rows * n_columns <= features.stored.nnz)
+
+
+def numbers_of(features: Any) -> Any:
+    """Return the arrays that define features, or the shape of those that are streamed."""
+    if isinstance(features, np.ndarray):
+        return features
+    if isinstance(features, LinearOperator):
+        return features.shape
+    S = features.stored
+    return S.shape, S.data, S.indices, S.indptr, features.left, features.centre

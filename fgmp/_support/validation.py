@@ -411,6 +411,30 @@ def precision_of(name: str, dtype: DTypeLike | None) -> np.dtype[Any]:
     return np.dtype(np.float32 if given_type == np.float32 else np.float64)
 
 
+def check_atoms(atoms: NDArray[Any], gram: NDArray[Any], norms: NDArray[Any]) -> None:
+    """Raise a ValueError for atoms without a norm, or for two that are one up to a factor.
+
+    Their cosine is 1 to the precision of the atoms.
+    """
+    is_zero = norms <= np.finfo(norms.dtype).tiny
+    if is_zero.any():
+        index = int(is_zero.argmax())
+        size = np.abs(atoms[:, index].astype(np.float64)).max()
+        raise ValueError(
+            f"atoms[:, {index}] is zero, or {size:.3g} at most, and its squares are; "
+            "expected a positive norm"
+        )
+
+    largest_cosine = 1 - (1e-10 if atoms.dtype == np.float64 else 1e-6)
+    is_equal = np.abs(gram) > largest_cosine * np.outer(norms, norms)
+    pairs = np.argwhere(np.triu(is_equal, 1))
+    if len(pairs):
+        i, j = pairs[0]
+        raise ValueError(
+            f"atoms[:, {i}] and atoms[:, {j}] are the same up to a factor; expected none twice"
+        )
+
+
 def check_seed(name: str, value: Seed) -> int:
     """Return a seed as a non-negative int.
 

@@ -25,6 +25,7 @@ import numpy as np
 from .._support.linear_algebra import size_of_half, symmetric_from_half, upper_half
 from ..data import Client
 from ..dictionaries import StandardBasis
+from ..shared_support.newton import second_order
 from ..solvers import SecondOrderProblem
 from ..sparse_model import Array, IndexArray, SparseModel
 from .calibration import mean_chi_squared, sends_chi_squared
@@ -114,7 +115,7 @@ class GradientProducts(ClientSums):
         problem = problem.in_precision(coefficients.dtype)
         predictions = problem.predictions(coefficients)
 
-        value, gradient, hessian = problem.to_second_order(predictions)
+        value, gradient, hessian = second_order(problem, predictions)
         squares = []
         if self.with_chi_squared:
             squares.append(mean_chi_squared(problem.expansion(predictions)))

@@ -9,7 +9,7 @@ import numpy as np
 from ..data import Client
 from ..losses import Loss
 from ..method import Transport
-from ..solvers import SecondOrder
+from ..shared_support.newton import SecondOrder
 from ..sparse_model import Array, SparseModel
 from .client_sums import ClientSums, State, Sum
 from .profiled_loss import RIDGE, best_shift, intercept_of_rows, mean_loss

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..losses import Expansion, Loss
-from ..solvers import SecondOrder
+from ..losses import Expansion, Loss, PoissonLoss
+from ..shared_support.newton import SecondOrder
 from ..sparse_model import Array
 from .wrapped_loss import WrappedLoss
 
@@ -58,7 +58,9 @@ class OwnIntercept(NamedTuple):
 
 def link(loss: Loss, mean: float) -> float:
     """Return the prediction whose expected target is `mean`, for a loss of numbers."""
-    return float(np.log(mean)) if loss.has_log_link else mean
+    while isinstance(loss, WrappedLoss):
+        loss = loss.loss
+    return float(np.log(mean)) if isinstance(loss, PoissonLoss) else mean
 
 
 def expected_targets(loss: Loss, predictions: Array) -> Array:

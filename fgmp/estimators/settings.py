@@ -8,7 +8,8 @@ import numpy as np
 
 from ..data import ProblemInfo
 from ..losses import Loss
-from ..selection import PerAtom, PerBlock, PerOutput, Selection
+from ..run.joint_selection import PerBlock
+from ..selection import PerAtom, PerOutput, Selection
 from ..sparse_model import Array, SparseModel
 from .folds import n_group_folds
 from .parameters import FitParameters

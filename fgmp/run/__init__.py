@@ -1,1 +1,1 @@
-"""Beside the loop: callbacks, faults, a grid search, metrics, messages and methods as JSON."""
+"""Beside the loop: callbacks, faults, a grid search, metrics, selections, methods as JSON."""

@@ -53,6 +53,24 @@ _AHEAD = 0.1
 _STAYS = 1e-6
 
 
+class SecondOrder(NamedTuple):
+    """Value, gradient and Hessian of a function at one point."""
+
+    value: float
+    gradient: Array
+    hessian: Array
+
+
+def second_order(problem: SecondOrderProblem, predictions: Array) -> SecondOrder:
+    """Return value, gradient and Hessian of a restricted problem, given its predictions."""
+    expansion = problem.expansion(predictions)
+    return SecondOrder(
+        value=float(np.sum(expansion.values) * problem.row_weight),
+        gradient=problem.pull_back(expansion.derivative * problem.row_weight),
+        hessian=problem.hessian_of(expansion),
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class SupportState:
     """The state of the server while it minimises on a support.
@@ -381,7 +399,7 @@ class NewtonOnSupport(SupportSolver):
             value = problem.value(predictions)
             parts = []
         else:
-            value, gradient, hessian = problem.to_second_order(predictions)
+            value, gradient, hessian = second_order(problem, predictions)
             # A ridge gives shifts curvature, where there is one.
             is_free = self.ridges(model) == 0
             shifts = problem.shifts[:, problem.shifts[is_free].any(axis=0)]

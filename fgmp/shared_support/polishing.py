@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .._support.displays import HistoryTable
 from .._support.validation import Seed, check_kind
 from .._support.warnings import convergence_warning, warn_of_no_answers
 from ..aggregation import Aggregator
@@ -131,7 +132,7 @@ def polish(
     if value < best.value or np.isnan(best.value):
         last_round = int(joined["round"][-1])
         best = RecordedModel(refit.x, refit.support, refit.coefficients, last_round, value)
-    return replace(refit, history=joined, seed=result.seed, best=best)
+    return replace(refit, history=HistoryTable(joined), seed=result.seed, best=best)
 
 
 def _start(result: Result, federation: Federation) -> SparseModel:
