@@ -73,10 +73,30 @@ class Baseline(Method):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FirstOrder(Baseline):
-    """Take K gradient steps at the clients, and a step of the server along their mean change.
+class FedAvg(Baseline):
+    """Run federated averaging: gradient steps at the clients, and their mean at the server.
 
-    A subclass overrides a threshold, at the clients or at the server. Parameters as in `Baseline`.
+    The client takes x <- x - eta_c g(x), and the server x <- x + eta_s (mean - x).
+
+    Three of the methods below differ from it in what they make of a model after each local step, or
+    at the server: a subclass overrides `thresholded` or `thresholded_by_server`.
+
+    Parameters as in `Baseline`.
+
+    References
+    ----------
+    B. McMahan et al., Communication-efficient learning of deep networks from decentralized data,
+    AISTATS 2017. With a server learning rate: S. Reddi et al., Adaptive federated optimization,
+    ICLR 2021.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=20, sparsity=4, rng=0)
+    >>> method = fgmp.FedAvg(learning_rate=0.01, local_iterations=5)
+    >>> result = fgmp.simulate(method, federation, rounds=20, rng=0)
+    >>> bool(result.history["objective"][-1] < result.history["objective"][0]), len(result.support)
+    (True, 20)
     """
 
     def start(self, info: ProblemInfo) -> Array:
@@ -85,8 +105,8 @@ class FirstOrder(Baseline):
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the one exchange of a round: x goes out, and comes back after K steps."""
-        update = FirstOrder.client_update
-        return (Exchange.of(self, update, repeats="never", reveals_objective=False),)
+        client_update = FedAvg.client_update
+        return (Exchange.of(self, client_update, repeats="never", reveals_objective=False),)
 
     def message(self, x: Array) -> Array:
         """Return x itself."""
@@ -118,32 +138,7 @@ class FirstOrder(Baseline):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedAvg(FirstOrder):
-    """Run federated averaging: gradient steps at the clients, and their mean at the server.
-
-    The client takes x <- x - eta_c g(x), and the server x <- x + eta_s (mean - x).
-
-    Parameters as in `Baseline`.
-
-    References
-    ----------
-    B. McMahan et al., Communication-efficient learning of deep networks from decentralized data,
-    AISTATS 2017. With a server learning rate: S. Reddi et al., Adaptive federated optimization,
-    ICLR 2021.
-
-    Examples
-    --------
-    >>> import fgmp
-    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=20, sparsity=4, rng=0)
-    >>> method = fgmp.FedAvg(learning_rate=0.01, local_iterations=5)
-    >>> result = fgmp.simulate(method, federation, rounds=20, rng=0)
-    >>> bool(result.history["objective"][-1] < result.history["objective"][0]), len(result.support)
-    (True, 20)
-    """
-
-
-@dataclass(frozen=True, kw_only=True)
-class FedHT(FirstOrder):
+class FedHT(FedAvg):
     """Run federated hard thresholding: gradient steps at the clients, H_tau at the server.
 
     Parameters as in `Baseline`, and `sparsity`, which is tau. What counts as one of the tau is up
@@ -218,7 +213,7 @@ class L1Penalised(Baseline):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedMid(L1Penalised, FirstOrder):
+class FedMid(L1Penalised, FedAvg):
     """Run federated mirror descent for a penalty lambda ||x||_1: proximal steps on both sides.
 
     The client takes x <- S(x - eta_c g(x), eta_c lambda), and the server
@@ -300,8 +295,8 @@ class FedDualAvg(L1Penalised):
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the one exchange of a round: z and its number go out, the z_i come back."""
-        update = FedDualAvg.client_update
-        return (Exchange.of(self, update, repeats="never", reveals_objective=False),)
+        client_update = FedDualAvg.client_update
+        return (Exchange.of(self, client_update, repeats="never", reveals_objective=False),)
 
     def message(self, state: Dual) -> tuple[Array, int]:
         """Return z and the number of the round."""
@@ -402,8 +397,8 @@ class FastFedDualAvg(L1Penalised):
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the one exchange of a round: G, X, x go out, the G_i and X_i come back."""
-        update = FastFedDualAvg.client_update
-        return (Exchange.of(self, update, repeats="never", reveals_objective=False),)
+        client_update = FastFedDualAvg.client_update
+        return (Exchange.of(self, client_update, repeats="never", reveals_objective=False),)
 
     def message(self, state: Dual) -> tuple[Array, Array, Array, int]:
         """Return G, X, x and the number of the round."""

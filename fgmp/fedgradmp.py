@@ -151,8 +151,9 @@ class FedGradMP(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the one exchange of a round: x_t goes out, the x_i come back, x_{t+1} is made."""
-        update = FedGradMP.client_update
-        return (Exchange.of(self, update, repeats="never", reveals_objective=False),)
+        # For secure sums: no number of an update stays as it is, and no f_i follows from it.
+        client_update = FedGradMP.client_update
+        return (Exchange.of(self, client_update, repeats="never", reveals_objective=False),)
 
     def message(self, x: SparseModel) -> SparseModel:
         """Return x_t itself, which the server broadcasts."""

@@ -572,13 +572,13 @@ def check_callbacks(callbacks: Any) -> list[Callback]:
 def watched(run: Run, callbacks: Sequence[Callback]) -> Iterator[Callable[[], bool]]:
     """Begin the history and the callbacks of a run, and end them, however the run ends.
 
-    What is yielded calls all of them with the run, and returns whether it is over, or one of them
-    has stopped it.
+    Yield the function that calls all of them with the run, and returns whether it is over, or one
+    of them has stopped it.
     """
     everyone: list[Callback] = [run.history, *callbacks]
     begun: list[Callback] = []
 
-    def is_over() -> bool:
+    def call_back() -> bool:
         progress = run.progress
         stops = [callback(run) for callback in everyone]
         return progress.round >= run.rounds or (progress.round > 0 and any(stops))
@@ -587,7 +587,7 @@ def watched(run: Run, callbacks: Sequence[Callback]) -> Iterator[Callable[[], bo
         for callback in everyone:
             begun.append(callback)
             _hook(callback, "begin")(run)
-        yield is_over
+        yield call_back
     except KeyboardInterrupt:  # no error of the run
         _end(run, begun)
         raise

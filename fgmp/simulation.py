@@ -238,8 +238,8 @@ def simulate(
         For example `FedGradMP`.
     clients : Federation or Transport
         Whom the server asks: a federation, whose clients this process runs (`LocalClients`), or a
-        transport to clients, such as ``Faulty(federation, DropOut(0.1))``, where they fail at
-        times, or `fgmp.flower.OverFlower`.
+        transport to clients, such as ``Faulty(federation, DropOut(probability=0.1))``, where
+        they fail at times, or `fgmp.flower.OverFlower`.
     rounds : int
         T, the number of rounds; 0 returns the start.
     cohort_size : int or None
@@ -315,10 +315,12 @@ def simulate(
     run = _prepared_run(method, transport, rounds, cohort_size, rng, aggregator, history, state)
     # A method may diverge; its history says so.
     with np.errstate(over="ignore", invalid="ignore"), _result_on_interrupt(run):
-        with watched(run, callbacks) as is_over:
-            while not is_over():  # after round T it is, or if a callback says so
+        with watched(run, callbacks) as call_back:
+            is_over = call_back()
+            while not is_over:  # after round T it is, or if a callback says so
                 run.progress = run.next_progress or run_round(run)
                 run.next_progress = None
+                is_over = call_back()
         result = result_of(run)
         _warn_on_outcome(run, result)
     return result

@@ -22,6 +22,7 @@ FEDERATION = fgmp.Federation.from_arrays(AS, [A[:, 3] - 2 * A[:, 5] for A in AS]
 FLAKY = fgmp.Faulty(FEDERATION, fgmp.DropOut(probability=0.5))
 RUNS = []
 RESULT = fgmp.simulate(fgmp.FedGradMP(4), FLAKY, 20, rng=0, callbacks=RUNS.append)
+POLISHED = fgmp.polish(RESULT, FEDERATION)
 BOOTSTRAP = Bootstrap(
     np.repeat([[[0.0, 3.5, 0.0]], [[1.0, 3.0, 0.0]]], 2, axis=0),
     np.array([[0.0, 3.2, 0.0]]),
@@ -36,6 +37,8 @@ OBJECTS = {
     "result": RESULT,
     "best model": RESULT.best,
     "history": RESULT.history,
+    "polished result": POLISHED,
+    "polished history": POLISHED.history,
     "run": RUNS[0],
     "sparse model": RESULT.state,
     "bootstrap": BOOTSTRAP,

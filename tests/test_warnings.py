@@ -83,11 +83,12 @@ def test_run_that_ends_above_its_start_warns(backend):
     [
         (fgmp.FedGradMP(2), 0.0, 10, ["a radius bounds them"]),
         (fgmp.FedGradMP(2, radius=3.0), 0.0, 10, []),
+        (fgmp.SharedSupportGradMP(2, solver=fgmp.NewtonOnSupport(3, ridge=0.01)), 0.0, 3, []),
         (fgmp.FedGradMP(2), 1.0, 10, []),
     ],
 )
 def test_separated_rows_without_radius_warn(method, noise, rounds, says, backend):
-    """A radius bounds the coefficients, and rows that are not separated need none."""
+    """A radius or a ridge bounds coefficients, and rows that are not separated need neither."""
     assert [
         text[-20:] for text in advice_of(method, signs_of_a_difference(noise=noise), rounds)[0]
     ] == says

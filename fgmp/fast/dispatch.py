@@ -34,7 +34,7 @@ import numpy as np
 
 from .._support.warnings import warn_user
 from ..backends import KernelUpdates, kernel
-from ..baselines import Baseline, FedDualAvg, FedIterHT, FedMid, FirstOrder
+from ..baselines import Baseline, FedAvg, FedDualAvg, FedIterHT, FedMid
 from ..data import Federation
 from ..dictionaries import Dictionary, StandardBasis
 from ..fedgradmp import FedGradMP
@@ -237,7 +237,7 @@ class Descent(NamedTuple):
     after: float = 0.0
 
 
-def plain_steps(method: FirstOrder, x: Array) -> Descent:
+def plain_steps(method: FedAvg, x: Array) -> Descent:
     """Return the steps of `FedAvg` and `FedHT`."""
     return Descent(x)
 
@@ -260,9 +260,9 @@ def dual_steps(method: FedDualAvg, message: tuple[Array, int]) -> Descent:
 
 # The function of a client, the step by which the methods that share it differ, and their descents.
 _DESCENTS: tuple[tuple[Any, dict[str, Any], Callable[[Any, Any], Descent]], ...] = (
-    (FirstOrder.client_update, {"thresholded": FirstOrder.thresholded}, plain_steps),
-    (FirstOrder.client_update, {"thresholded": FedIterHT.thresholded}, hard_thresholded_steps),
-    (FirstOrder.client_update, {"thresholded": FedMid.thresholded}, soft_thresholded_steps),
+    (FedAvg.client_update, {"thresholded": FedAvg.thresholded}, plain_steps),
+    (FedAvg.client_update, {"thresholded": FedIterHT.thresholded}, hard_thresholded_steps),
+    (FedAvg.client_update, {"thresholded": FedMid.thresholded}, soft_thresholded_steps),
     (FedDualAvg.client_update, {"thresholds": FedDualAvg.thresholds}, dual_steps),
 )
 

@@ -148,8 +148,8 @@ class SharedSupportGradMP(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the exchange for the support, and those of `solver`, the last of which prunes."""
-        update = SharedSupportGradMP.client_update
-        screen = Exchange.of(self, update, repeats="never", reveals_objective=False)
+        client_update = SharedSupportGradMP.client_update
+        screen = Exchange.of(self, client_update, repeats="never", reveals_objective=False)
         *steps, last = self.support_solver.exchanges()
         return (screen, *steps, last._replace(server_update=self.prune))
 

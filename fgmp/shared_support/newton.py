@@ -359,9 +359,11 @@ class NewtonOnSupport(SupportSolver):
     def exchanges(self) -> Sequence[Exchange]:
         """Return an exchange for each step, and with several steps one that compares objectives."""
         n_exchanges = self.steps + 1 if self.steps > 1 else 1
-        update = NewtonOnSupport.client_update
+        client_update = NewtonOnSupport.client_update
         # Hessians of a quadratic loss are the same in every round.
-        exchange = Exchange.of(self, update, repeats="quadratic", reveals_objective=self.steps > 1)
+        exchange = Exchange.of(
+            self, client_update, repeats="quadratic", reveals_objective=self.steps > 1
+        )
         return [exchange] * int(n_exchanges)
 
     def message(self, state: SupportState) -> Message:
@@ -641,8 +643,8 @@ class LocalSteps(SupportSolver):
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the one exchange of a round."""
-        update = LocalSteps.client_update
-        return [Exchange.of(self, update, repeats="never", reveals_objective=False)]
+        client_update = LocalSteps.client_update
+        return [Exchange.of(self, client_update, repeats="never", reveals_objective=False)]
 
     def client_update(self, client: Client, message: Message, rng: np.random.Generator) -> Array:
         """Return the coefficients at which the client's solver ends."""
