@@ -83,7 +83,7 @@ def test_run_that_ends_above_its_start_warns(backend):
     [
         (fgmp.FedGradMP(2), 0.0, 10, ["a radius bounds them"]),
         (fgmp.FedGradMP(2, radius=3.0), 0.0, 10, []),
-        (fgmp.SharedSupportGradMP(2, solver=fgmp.NewtonOnSupport(3, ridge=0.01)), 0.0, 3, []),
+        (fgmp.SharedSupportGradMP(2, solver=fgmp.NewtonOnSupport(3, ridge=1e-4)), 0.0, 6, []),
         (fgmp.FedGradMP(2), 1.0, 10, []),
     ],
 )
