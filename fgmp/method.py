@@ -274,7 +274,7 @@ class Transport(Protocol):
     weights : ndarray, shape (n_clients,)
         The weights p_i, which sum to one.
     truth : ndarray or None
-        The model x# that made the data, if it is known.
+        The signal x# that made the data, if it is known.
 
     Examples
     --------

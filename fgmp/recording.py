@@ -18,12 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ._support.displays import (
-    HistoryTable,
-    facts_in_words,
-    html_facts,
-    names_in_words,
-)
+from ._support.displays import HistoryTable, facts_in_words, html_facts, names_in_words
 from ._support.validation import check_integer, check_kind, check_sequence, short_repr
 from .aggregation import Aggregator
 from .method import Method, State, Streams, Transport
@@ -243,7 +238,7 @@ class Run:
         return self.history.polled(self.transport, self.streams)
 
     def column(self, name: str) -> Array:
-        """Return a column of the history; raise a ValueError that names those there are."""
+        """Return a column of the records; raise a ValueError that names those there are."""
         last = self.records[-1]
         if name not in last:
             names = ", ".join(map(repr, last))
@@ -251,7 +246,7 @@ class Run:
         return np.array([record[name] for record in self.records])
 
     def add_record(self, record: dict[str, float]) -> None:
-        """Add a record of the progress to the history, and keep the state if it is the best.
+        """Add a record of the progress, and keep the state if it is the best.
 
         If no objective is recorded it is the last.
         """

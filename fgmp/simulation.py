@@ -15,13 +15,7 @@ from typing import Any
 import numpy as np
 
 from ._support.sparse_features import numbers_of
-from ._support.validation import (
-    Seed,
-    check_integer,
-    check_kind,
-    check_seed,
-    short_repr,
-)
+from ._support.validation import Seed, check_integer, check_kind, check_seed, short_repr
 from ._support.warnings import (
     has_risen,
     suppress_advice,
