@@ -149,7 +149,7 @@ class Method:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether models cannot grow for ever, here because of a ball; only advice asks."""
+        """Whether something keeps models from growing for ever: here, whether there is a ball."""
         return self.radius is not None
 
     def check(self, info: ProblemInfo) -> None:
