@@ -84,17 +84,22 @@ class Exchange(NamedTuple):
 
     @classmethod
     def of(
-        cls, method: Any, client_update: Any, *, repeats: str, reveals_objective: bool
+        cls,
+        method: Any,
+        declared: Any = None,
+        *,
+        repeats: str = "always",
+        reveals_objective: bool = True,
     ) -> Exchange:
         """Return the exchange of the functions of a method that have the names above.
 
-        What is declared holds for one function `client_update`. A subclass that overrides it sends
-        something else, of which nothing is declared: its exchange has the strict defaults.
+        What is declared holds for one function `client_update`, which is `declared`. A subclass
+        that overrides it sends something else: its exchange has the strict defaults.
         """
         exchange = cls(
             method.message, method.client_update, method.server_update, method.update_spec
         )
-        if getattr(method.client_update, "__func__", None) is not client_update:
+        if getattr(method.client_update, "__func__", None) is not declared:
             return exchange
         return exchange._replace(repeats=repeats, reveals_objective=reveals_objective)
 
@@ -102,7 +107,8 @@ class Exchange(NamedTuple):
 class Method:
     """A federated method: its parameters, and pure functions.
 
-    A subclass has `start` and `exchanges`. A state is any object that can be pickled. If it is not
+    A subclass has `start`, and either the four functions of an `Exchange` under their names or its
+    own `exchanges`, if a round has several. A state is any object that can be pickled. If it is not
     the model itself, the subclass overrides `coefficients` too.
 
     Attributes
@@ -125,13 +131,14 @@ class Method:
     >>> class GradientAverage(fgmp.Method):
     ...     def start(self, info):
     ...         return np.zeros(info.model_shape, info.dtype)
-    ...     def exchanges(self):
-    ...         return [fgmp.Exchange(
-    ...             message=lambda x: x,
-    ...             client_update=lambda client, x, rng: client.gradient(x),
-    ...             server_update=lambda x, gradient: x - 0.5 * gradient,
-    ...             update_spec=lambda x: fgmp.UpdateSpec(x.shape, x.dtype),
-    ...         )]
+    ...     def message(self, x):
+    ...         return x
+    ...     def client_update(self, client, x, rng):
+    ...         return client.gradient(x)
+    ...     def server_update(self, x, gradient):
+    ...         return x - 0.5 * gradient
+    ...     def update_spec(self, x):
+    ...         return fgmp.UpdateSpec(x.shape, x.dtype)
     >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=8, sparsity=2, rng=0)
     >>> result = fgmp.simulate(GradientAverage(), federation, rounds=3, rng=0)
     >>> bool(result.history["objective"][-1] < result.history["objective"][0])
@@ -166,8 +173,12 @@ class Method:
         raise NotImplementedError(f"{type(self).__name__} has no start")
 
     def exchanges(self) -> Sequence[Exchange]:
-        """Return the exchanges of one round, in order."""
-        raise NotImplementedError(f"{type(self).__name__} has no exchanges")
+        """Return the exchanges of one round, in order.
+
+        By default it is one, of the functions `message`, `client_update`, `server_update` and
+        `update_spec` of the method, and nothing is declared of it.
+        """
+        return (Exchange.of(self),)
 
     def coefficients(self, state: State) -> Model:
         """Return the coefficients of the estimate that a state stands for."""

@@ -265,6 +265,28 @@ def test_method_that_overrides_its_update_inherits_no_declaration(base):
     assert (exchange.repeats, exchange.reveals_objective) == ("always", True)
 
 
+def test_method_of_plain_functions_has_one_exchange_that_declares_nothing():
+    """It has the functions of the method, and the strict defaults."""
+
+    class Plain(fgmp.Method):
+        def message(self, state):
+            return "message"
+
+        def client_update(self, client, message, rng):
+            return "update"
+
+        def server_update(self, state, aggregate):
+            return "state"
+
+        def update_spec(self, state):
+            return "spec"
+
+    (exchange,) = Plain().exchanges()
+    assert (exchange.message(0), exchange.client_update(0, 0, 0)) == ("message", "update")
+    assert (exchange.server_update(0, 0), exchange.update_spec(0)) == ("state", "spec")
+    assert (exchange.repeats, exchange.reveals_objective) == ("always", True)
+
+
 def test_objectives_of_an_undeclared_method_are_in_the_ledger():
     """The first objective may not stand beside the sums of an update that may hold it."""
     for declared, with_objectives in (({}, True), ({"reveals_objective": False}, False)):

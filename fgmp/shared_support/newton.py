@@ -154,16 +154,6 @@ class SupportSolver(Method):
         check_dictionary(self.dictionary)
         validate_number_field(self, "radius", optional=True, above=0)
 
-    def exchanges(self) -> Sequence[Exchange]:
-        """Return the exchanges of a round: one by default."""
-        exchange = Exchange(
-            message=self.message,
-            client_update=self.client_update,
-            server_update=self.server_update,
-            update_spec=self.update_spec,
-        )
-        return [exchange]
-
     def message(self, state: SupportState) -> Message:
         """Return what the server sends: by default the model."""
         return state.model
