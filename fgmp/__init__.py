@@ -53,8 +53,8 @@ what the theory says of your data
 
 ``import fgmp`` loads the algorithm, and with it NumPy and SciPy only; all other names are
 imported at their first use, and a message says what to install if a package is missing. With Numba
-installed (the extra ``fast``) the first call compiles its loops, which takes some 15 seconds once:
-they are kept for later runs, and a line at the terminal says so.
+installed (the extra ``fast``) the first run that is not short (`fgmp.backend`) compiles its loops,
+which takes some 15 seconds once: they are kept for later runs, and a line at the terminal says so.
 
 The algorithm is that of H. Jeong, D. Needell and J. Qin, Federated Gradient Matching Pursuit, IEEE
 Transactions on Information Theory 70(6), 2024; "the paper" is this one in all files. A round t is::
@@ -72,8 +72,8 @@ with tau, the `sparsity`, the number of atoms of a model, P_Lambda the projectio
 the atoms Lambda, and Pi_R that onto the ball. `FedGradMP.client_update` and `server_update` have
 the lines of a client and of the server, and `simulation.run_round` goes from one to the other.
 **The files at the top of the package are the algorithm**, and import no folder but ``_support``:
-validation, warnings, linear algebra. To follow it from the data up to `simulate`, read in this
-order:
+validation, warnings, linear algebra, and nothing about supports. To follow it from the data up to
+`simulate`, read in this order:
 
 1. `sparse_model.py`: a vector, or a matrix, with few entries that are not zero
 2. `losses.py`: the objective of a row
@@ -88,10 +88,10 @@ order:
 11. `recording.py`: runs in progress, what they record, and their results
 12. `simulation.py`: the clients of this process, a round, `simulate`
 
-`simulate` calls the `client_update` of an exchange through `run_round`, `PrivacyMechanism.collect`,
-`LocalClients.run_clients` and `Call.update_of`; or not at all, if `run_clients` finds a compiled
-kernel that does the same (`backends.py`). The last file is `baselines.py`, the methods to compare
-with.
+`simulate` calls the `client_update` of an exchange through `run_round`,
+`PrivacyMechanism.run_and_collect`, `LocalClients.run_clients` and `Call.update_of`; or not at all,
+if `run_clients` finds a compiled kernel that does the same (`backends.py`). The last file is
+`baselines.py`, the methods to compare with.
 
 The folders below are for particular needs. The files above import none of them, but that the first
 run asks ``fast`` for a kernel:

@@ -2,13 +2,15 @@
 
 An `Aggregator` combines what the server sees into one vector. It has a `ClientSampler`, which draws
 the cohort of a round, and a `PrivacyMechanism`, which handles the updates and the recorded
-objectives. By default the cohort is drawn uniformly, and the server sees every update, and the
-objective of every client that is asked for it. docs/promises.md says what each onlooker sees, with
-other mechanisms, too.
+objectives. These three go together because a guarantee needs all of them: noise, for example, draws
+its cohorts by a secret, and is accounted for one way of adding up. By default the cohort is drawn
+uniformly, and the server sees every update, and the objective of every client that is asked for it.
+docs/promises.md says what each onlooker sees, with other mechanisms, too.
 
 In a simulation, data and server are in one process. `for_run`, `check_method` and `visible_info`
 get the true `ProblemInfo`; the advice at the end of a run, checkpoints and callbacks can reach the
-rows themselves. Methods cannot.
+rows themselves. The functions of a method for the server are given none of this: `client_update`
+is given the rows of one client, and `products` of the dictionary, once, those of all.
 
 `Mean` is the default. A few adversarial clients cannot move `Median` and `TrimmedMean` far: these
 aggregate every coordinate of the updates by itself, with the weights p_i of the clients whose
@@ -112,13 +114,13 @@ class PrivacyMechanism:
     def check_method(self, method: Method, info: ProblemInfo, cohort_size: int) -> None:
         """Raise a ValueError if a method is not allowed with cohorts of this size."""
 
-    def collect(
+    def run_and_collect(
         self, transport: Transport, call: Call, message: Message, cohort: IndexArray
     ) -> Updates:
         """Have a cohort compute its updates, and return what the server sees of them.
 
-        This is the one place at which updates are computed: a mechanism has the clients run,
-        because what hides updates must never hold a single one.
+        This is the one place at which updates are computed. A mechanism asks the clients itself, so
+        that one which hides updates can ask for their sum, and never holds the update of a client.
         """
         updates = transport.run_clients(call, message, cohort)
         return call.update_spec.accept(updates, transport.weights[cohort])
@@ -240,9 +242,9 @@ class _CoordinatewiseAggregator(Aggregator):
 
         Raise a ValueError for sums: the coordinatewise median of Hessians is no Hessian.
         """
-        if updates.update_spec.is_sum:
+        if updates.update_spec.mean_only:
             raise ValueError(
-                f"aggregator is {self!r}, and the updates of an exchange are sums, no models; "
+                f"aggregator is {self!r}, and the updates of an exchange may only be averaged; "
                 "expected Mean(), SecureSum() or GaussianNoise(...)"
             )
         return self.of_columns(updates.as_matrix(), updates.shares)

@@ -114,7 +114,7 @@ class FedAvg(Baseline):
 
     def update_spec(self, x: Array) -> UpdateSpec:
         """Return what an update looks like: a dense model, with the reference x."""
-        return UpdateSpec(x.shape, x.dtype, reference=x, is_sum=False)
+        return UpdateSpec(x.shape, x.dtype, reference=x, mean_only=False)
 
     def client_update(self, client: Client, x: Array, rng: np.random.Generator) -> Array:
         """Take K steps x <- thresholded(x - eta_c g(x))."""
@@ -211,6 +211,11 @@ class L1Penalised(Baseline):
         super().__post_init__()
         validate_number_field(self, "l1_weight", at_least=0)
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a penalty keeps all coefficients from growing."""
+        return self.l1_weight > 0 and not self.selection.always_include
+
 
 @dataclass(frozen=True, kw_only=True)
 class FedMid(L1Penalised, FedAvg):
@@ -305,7 +310,7 @@ class FedDualAvg(L1Penalised):
     def update_spec(self, state: Dual) -> UpdateSpec:
         """Return what an update looks like: a dense array, with the reference z."""
         z = state.variables
-        return UpdateSpec(z.shape, z.dtype, reference=z, is_sum=False)
+        return UpdateSpec(z.shape, z.dtype, reference=z, mean_only=False)
 
     def client_update(
         self, client: Client, message: tuple[Array, int], rng: np.random.Generator
@@ -408,7 +413,7 @@ class FastFedDualAvg(L1Penalised):
     def update_spec(self, state: Dual) -> UpdateSpec:
         """Return what an update looks like: G and X stacked; the reference is the server's."""
         sums = state.variables
-        return UpdateSpec(sums.shape, sums.dtype, reference=sums, is_sum=False)
+        return UpdateSpec(sums.shape, sums.dtype, reference=sums, mean_only=False)
 
     def client_update(
         self, client: Client, message: tuple[Array, Array, Array, int], rng: np.random.Generator

@@ -100,7 +100,7 @@ class Client:
 
     @property
     def n_features(self) -> int:
-        """Number of columns of A_i."""
+        """Number of columns of A_i, or of A_i Psi within a run: the coefficients of an output."""
         return int(self.features.shape[1])
 
     @property
@@ -250,7 +250,8 @@ class Federation:
     client_ids : ndarray of int, shape (n_clients,)
         The ids of the clients, increasing.
     truth : ndarray or None
-        x#, the model that made the data, if there is one.
+        x#, the signal that made the data, if there is one: in the original features, also where
+        `features` are A_i Psi.
     labels : tuple of two values, or None
         The labels in the data that -1 and +1 of the logistic loss stand for.
     feature_names, client_names : tuple or None

@@ -36,8 +36,8 @@ class FedGradMP(Method):
     In each round every client of the cohort runs `local_iterations` of stochastic gradient matching
     pursuit from the model x_t that the server broadcasts. The server averages the models that come
     back and projects the average onto `sparsity` atoms. With one client, orthonormal atoms, `Exact`
-    and no radius this is StoGradMP, if also `batch_size` is None GradMP, and if also the loss is
-    squared and the basis standard CoSaMP.
+    and no radius this is StoGradMP. With full batches, too, it is GradMP, and with the squared loss
+    in the standard basis CoSaMP.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class FedGradMP(Method):
     (line 441 of the paper's source, Lemma 3 in ERRATA.md): x has to lie in the span of Gamma-hat.
     Algorithm 2 prints sum_i p_i x_i over all clients, also for a cohort. Here the weights p_i are
     scaled to sum to one over the updates that are accepted, as in the mean over the cohort of the
-    proof; if the p_i differ, that mean is biased for the sum. Of several
+    proof. If the p_i differ, the expectation of this mean over cohorts is not that sum. Of several
     minimisers `Exact` takes, for the squared loss, the one of minimum norm; the other solvers start
     from x and tend to the one nearest to it.
 
@@ -96,7 +96,7 @@ class FedGradMP(Method):
 
     Not in the paper: `always_include`, models with several outputs that are counted in another way
     than `PerOutput`, the rejection of updates that are not finite, and the default solver for
-    labels.
+    losses other than the squared one.
 
     References
     ----------
@@ -151,7 +151,7 @@ class FedGradMP(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the one exchange of a round: x_t goes out, the x_i come back, x_{t+1} is made."""
-        # For secure sums: no number of an update stays as it is, and no f_i follows from it.
+        # Declared for this `client_update` alone: that of a subclass has the strict defaults.
         client_update = FedGradMP.client_update
         return (Exchange.of(self, client_update, repeats="never", reveals_objective=False),)
 
@@ -164,8 +164,14 @@ class FedGradMP(Method):
 
         The reference is x_t: noise clips the difference of the update from it.
         """
-        dtype = x.values.dtype
-        return UpdateSpec(x.shape, dtype, self.sparsity, x, self.selection, is_sum=False)
+        return UpdateSpec(
+            x.shape,
+            x.values.dtype,
+            max_nonzeros=self.sparsity,
+            reference=x,
+            selection=self.selection,
+            mean_only=False,
+        )
 
     def client_update(
         self, client: Client, x: SparseModel, rng: np.random.Generator
@@ -185,7 +191,8 @@ class FedGradMP(Method):
             # Gamma = approx_{2 tau}(r), which CoSaMP calls identification
             gamma = psi.select_atoms(r, 2 * tau)
 
-            # Gamma-hat = Gamma u Lambda, with Lambda = x.support
+            # Gamma-hat = Gamma u Lambda, with Lambda = x.support: what was chosen, also where the
+            # value happens to be zero
             merged = union(gamma, x.support, r.size)
 
             # b = argmin of f_i, over all its rows, in the span of the atoms of Gamma-hat
@@ -198,7 +205,8 @@ class FedGradMP(Method):
     def server_update(self, x: SparseModel, aggregate: Array) -> SparseModel:
         """Return x_{t+1} = Pi_R P_{Lambda_s} of sum p_i x_i, with Lambda_s = approx_tau of it.
 
-        The average replaces x_t, so `x` is not needed.
+        `aggregate` is this weighted mean, unless the run has another aggregator. It replaces x_t,
+        so `x` is not needed.
         """
         return self.prune(SparseModel.of(aggregate))
 

@@ -84,7 +84,8 @@ class Loss(ABC):
     """
 
     is_quadratic: bool = False
-    """Whether l(z, y) = (z - y)^2 / 2, of one output, so that least squares minimises f_i."""
+    """Whether l(z, y) is exactly (z - y)^2 / 2, of one output: `Exact` then solves least squares of
+    the rows as they are, without weights."""
 
     is_shift_invariant: bool = False
     """Whether l(z, y) stays the same if one number is added to all entries of z."""
@@ -152,7 +153,7 @@ class Loss(ABC):
         return targets
 
     # FedGradMP with its default solver asks for nothing of what follows: solvers with an accuracy
-    # do, and the advice at the end of a run.
+    # do, the advice at the end of a run, and `fgmp.shared_support` and `fgmp.estimators`.
 
     @property
     def self_concordance(self) -> float:

@@ -10,6 +10,7 @@ depends on a particular method.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -33,10 +34,12 @@ class Exchange(NamedTuple):
     Attributes
     ----------
     message : state -> message
-        Return what the server sends to each client.
+        Return what the server sends to each client: an array, a sparse model, an int, or a tuple of
+        these.
     client_update : (client, message, generator) -> ndarray or SparseModel
         Return the update of a client, from its own rows and random numbers only. Use the generator
-        only within the call, because the next client gets the same object at another position.
+        only within the call, because the next client gets the same object at another position. A
+        function that wraps the one of a method finds no compiled kernel.
     server_update : (state, aggregate) -> state
         Return the new state, given the aggregate of the updates as a dense array: their weighted
         mean, unless the run has another aggregator.
@@ -79,37 +82,42 @@ class Exchange(NamedTuple):
     reveals_objective: bool = True
 
     def may_repeat(self, loss: Loss) -> bool:
-        """Return whether some numbers of an update may be the same in every round."""
+        """Return whether some numbers of an update may be the same in every round.
+
+        Secure sums ask (`fgmp.privacy`).
+        """
         return loss.is_quadratic if self.repeats == "quadratic" else self.repeats != "never"
 
     @classmethod
     def of(
         cls,
         method: Any,
-        declared: Any = None,
+        declared_for: Any = None,
         *,
         repeats: str = "always",
         reveals_objective: bool = True,
     ) -> Exchange:
         """Return the exchange of the functions of a method that have the names above.
 
-        What is declared holds for one function `client_update`, which is `declared`. A subclass
-        that overrides it sends something else: its exchange has the strict defaults.
+        `repeats` and `reveals_objective` are statements about the function `declared_for`. If a
+        subclass has overridden it, they do not hold, and the exchange has the strict defaults.
         """
         exchange = cls(
             method.message, method.client_update, method.server_update, method.update_spec
         )
-        if getattr(method.client_update, "__func__", None) is not declared:
+        if getattr(method.client_update, "__func__", None) is not declared_for:
             return exchange
         return exchange._replace(repeats=repeats, reveals_objective=reveals_objective)
 
 
 class Method:
-    """A federated method: its parameters, and pure functions.
+    """A federated method: its parameters, and functions without side effects.
 
     A subclass has `start`, and either the four functions of an `Exchange` under their names or its
     own `exchanges`, if a round has several. A state is any object that can be pickled. If it is not
-    the model itself, the subclass overrides `coefficients` too.
+    the model itself, the subclass overrides `coefficients` too. It may have a `check` of its
+    parameters, and say that it `is_bounded`. `client_update` draws from its generator; else no
+    function changes anything.
 
     Attributes
     ----------
@@ -156,7 +164,10 @@ class Method:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether something keeps models from growing for ever: here, whether there is a ball."""
+        """Whether something keeps models from growing for ever: here, whether there is a ball.
+
+        A run of a method that is not bounded warns if its model separates the rows.
+        """
         return self.radius is not None
 
     def check(self, info: ProblemInfo) -> None:
@@ -176,7 +187,7 @@ class Method:
         """Return the exchanges of one round, in order.
 
         By default it is one, of the functions `message`, `client_update`, `server_update` and
-        `update_spec` of the method, and nothing is declared of it.
+        `update_spec` of the method, with the strict defaults of `Exchange`.
         """
         return (Exchange.of(self),)
 
@@ -275,7 +286,7 @@ class Transport(Protocol):
 
     In a simulation it is `fgmp.LocalClients`, around a federation. Other transports wrap another
     one, such as `fgmp.Faulty`, or reach clients over a network (`fgmp.flower`). Your own is a
-    subclass that defines the members without a default here, or forwards all that it does not
+    subclass that defines the abstract members, or an object that forwards all that it does not
     change, as in the example.
 
     Attributes
@@ -313,16 +324,20 @@ class Transport(Protocol):
     weights: Array
     truth: Array | None
 
+    @abstractmethod
     def for_method(self, method: Method) -> Transport:
         """Return the transport for a run of a method, in the coordinates of its dictionary."""
 
+    @abstractmethod
     def run_clients(self, call: Call, message: Message, cohort: IndexArray) -> Sequence[Any]:
         """Return the updates of a cohort, in its order; None or `Rejected` for one that is missing.
 
-        A client's update is `call.update_of(client, message)`. They need not be checked:
+        `cohort` has increasing indices into `weights`, which are no ids: `info.client_ids` has
+        these. A client's update is `call.update_of(client, message)`. They need not be checked:
         `UpdateSpec.accept` rejects whatever is no such update.
         """
 
+    @abstractmethod
     def objectives(
         self, coefficients: Model, indices: IndexArray | None = None
     ) -> tuple[IndexArray, Array]:
@@ -332,6 +347,7 @@ class Transport(Protocol):
         alpha.
         """
 
+    @abstractmethod
     def identity(self) -> dict[str, Any]:
         """Return what distinguishes these data from others, by name, for checkpoints.
 
@@ -362,5 +378,5 @@ class Transport(Protocol):
 
     @property
     def absent_ids(self) -> Sequence[int]:
-        """The ids of clients that are known never to answer."""
+        """The ids of clients that are known never to answer, for what `fgmp.estimators` says."""
         return ()

@@ -123,7 +123,7 @@ class Progress:
 
 
 class Callback(Protocol):
-    """What `simulate` calls after every round: any function of the `Run`.
+    """What `simulate` calls at the start and after every round: any function of the `Run`.
 
     An object may also have methods `begin(run)` and `end(run)`, which are called before the first
     round and after the last, however the run ends.
@@ -143,7 +143,7 @@ class Callback(Protocol):
     """
 
     def __call__(self, run: Run, /) -> object:
-        """Return True to stop the run; anything that is not true lets it go on."""
+        """Return True to stop the run after a round; anything that is not true lets it go on."""
 
 
 class Best(NamedTuple):
@@ -181,8 +181,8 @@ class Run:
         The record with the lowest objective so far: value, round, state.
     next_progress : Progress or None
         The progress after the next round, if a callback has it already: it may compute the round
-        by ``run_round(run)``, to ask clients its own question in the same messages, and leave it
-        here. The run then goes on from it. Otherwise None.
+        by ``run_round(run)`` and leave it here, and the run goes on from it. So fits of
+        `fgmp.estimators` send their own questions in the same messages. Otherwise None.
 
     Examples
     --------
@@ -488,9 +488,9 @@ class Result:
         as over Flower.
     fallbacks : Counter
         The updates that the reference implementation computed, by the reason why: ``reference
-        backend chosen``, ``no kernel for this method``, ``overridden step``, ``no kernel for this
-        loss``, ``no kernel for these options or data``, ``numba is missing``, ``numba does not
-        work``, and for single clients ``nearly singular or not finite``.
+        backend chosen``, ``short run``, ``no kernel for this method``, ``overridden step``, ``no
+        kernel for this loss``, ``no kernel for these options or data``, ``numba is missing``,
+        ``numba does not work``, and for single clients ``nearly singular or not finite``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Selections: which entries of a vector, or of a matrix, count as the tau largest.
+"""Selections of atoms: which entries of a vector, or of a matrix, count as the tau largest.
 
 The paper keeps tau atoms of a signal, tau entries of a vector of coefficients. A loss with several
 outputs has a matrix of coefficients, with one row for each atom (in the standard basis, a feature)

@@ -179,7 +179,7 @@ def transport_to(name: str, clients: object) -> Transport:
         if not member.startswith("_") and not hasattr(clients, member):
             raise ValueError(
                 f"{name} is {short_repr(clients)}, which has no {member!r}; expected a Federation, "
-                "or another transport, of a subclass of fgmp.Transport"
+                "or another transport, as fgmp.Transport describes it"
             )
     return clients  # type: ignore[return-value]  # it has all members
 
@@ -200,9 +200,9 @@ def run_round(run: Run) -> Progress:
         message = exchange.message(state)
         update_spec = exchange.update_spec(state)
         call = Call(exchange, update_spec, exchange_index, round_number, run.streams, run.is_short)
-        # `collect` has the clients compute, by `transport.run_clients`, and returns what the server
-        # may see of their updates: by default everything.
-        updates = run.aggregator.privacy.collect(run.transport, call, message, cohort)
+        # The clients compute, by `transport.run_clients`, and the server gets what it may see of
+        # their updates: by default everything.
+        updates = run.aggregator.privacy.run_and_collect(run.transport, call, message, cohort)
         traffic.add(message, updates)
 
         if updates.is_empty:
@@ -243,8 +243,8 @@ def simulate(
         depend on the seed, the round and the client's id: not on the order of the clients, nor on
         who else takes part.
     aggregator : Aggregator, optional
-        How the updates of a cohort become one: `Mean()` by default, `Median()`, `TrimmedMean(0.1)`,
-        `SecureSum()`, `GaussianNoise(epsilon, clip)`.
+        Whom the server asks, what it sees, and how updates become one: `Mean()` by default,
+        `Median()`, `TrimmedMean(0.1)`, `SecureSum()`, `GaussianNoise(epsilon, clip)`.
     history : History, optional
         What to record, and how often. What was recorded is `Result.history`.
     callbacks : callable or several
@@ -398,8 +398,9 @@ def _warn_on_outcome(run: Run, result: Result) -> None:
     """Warn if a run has ended badly.
 
     That is, if no update ever arrived, if the last objective is not finite or well above the best,
-    or if the rows are separated and nothing bounds the model. No client is asked for anything: the
-    warnings rest on the recorded history and on data at hand.
+    or if the rows are separated and nothing bounds the model. No message is sent for it. In a
+    simulation this reads the rows, which are in this process (`Transport.local_data`); over a
+    network it reads none.
     """
     method_name = type(run.method).__name__
     if run.progress.round and not run.progress.effective_rounds:

@@ -3,7 +3,7 @@
 An `UpdateSpec` says what an update has to look like, because updates may come from strangers. An
 update that does not fit its spec is rejected, with a reason. `Updates` is what the server sees of a
 cohort: the accepted updates, each flattened to a vector. Aggregators and privacy mechanisms know
-vectors only. (A row is a sample of a client, or that of some matrix, and no word for an update.)
+vectors only.
 """
 
 from __future__ import annotations
@@ -90,9 +90,10 @@ class UpdateSpec:
         What updates differ little from, such as the model that was sent: noise clips the difference
         from it. None is zero, for gradients, or for changes of a model.
     selection : Selection
-    is_sum : bool, default True
-        Whether only a mean may combine the updates, as Hessians and sketches: a median refuses
-        these. For models, and for changes of models, say False.
+    mean_only : bool, default True
+        Whether only a mean may combine the updates, as with Hessians and sketches: a median refuses
+        these. Say False for models, for changes of models, and for all else of which a median of
+        each entry makes sense.
 
     Examples
     --------
@@ -112,7 +113,7 @@ class UpdateSpec:
     max_nonzeros: int | None = None
     reference: Update | None = None
     selection: Selection = PER_OUTPUT
-    is_sum: bool = True
+    mean_only: bool = True
 
     def __str__(self) -> str:
         kind = "an array" if self.max_nonzeros is None else "a SparseModel"
@@ -262,7 +263,7 @@ class Updates(NamedTuple):
         """Return the vectors as the rows of a dense matrix, shape (n_vectors, length)."""
         if self.entries is None:
             return self.values
-        shape = len(self.accepted), self.update_spec.length
+        shape = len(self.weights), self.update_spec.length
         matrix: Array = np.zeros(shape, self.values.dtype)
         matrix[self.entries] = self.values
         return matrix

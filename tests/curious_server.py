@@ -101,7 +101,7 @@ class ReleasedSum:
 def record_released_sums():
     """Record all sums that are released under masks, with the clients that are in them."""
     released = []
-    collect = SecureSum.collect
+    collect = SecureSum.run_and_collect
     objective = SecureSum.objective
 
     def record_updates(self, transport, call, message, cohort):
@@ -122,7 +122,7 @@ def record_released_sums():
         return found
 
     with (
-        mock.patch.object(SecureSum, "collect", record_updates),
+        mock.patch.object(SecureSum, "run_and_collect", record_updates),
         mock.patch.object(SecureSum, "objective", record_objective),
     ):
         yield released

@@ -433,7 +433,7 @@ RUNS = {
     r"holds larger numbers; expected magnitudes of": lambda: run(
         aggregator=fgmp.SecureSum(resolution=1e-24)
     ),
-    r"aggregator is Median.*, and the updates of an exchange are sums, no models": lambda: run(
+    r"aggregator is Median.*, and the updates of an exchange may only be averaged": lambda: run(
         fgmp.SharedSupportGradMP(2), aggregator=fgmp.Median()
     ),
 }

@@ -258,7 +258,7 @@ def test_repeated_round_with_other_data_has_other_noise():
         transport = fgmp.LocalClients(federation).for_method(method)
         (exchange,) = method.exchanges()
         call = Call(exchange, exchange.update_spec(np.zeros(20)), 0, 1, Streams(3))
-        seen = private.privacy.collect(transport, call, np.zeros(20), np.arange(40))
+        seen = private.privacy.run_and_collect(transport, call, np.zeros(20), np.arange(40))
         sums.append(seen.as_matrix()[0])
     np.testing.assert_array_equal(sums[0], sums[1])
     deviation = private.multiplier * 2 * 0.5 / 40

@@ -161,10 +161,10 @@ def test_run_that_ends_in_the_middle_of_a_round_remembers_what_it_was_about_to_r
 
     given = {"rng": 0, "history": fgmp.History(objective_on=0), "rounds": 3}
     with record_released_sums() as released:
-        collect = SecureSum.collect
+        collect = SecureSum.run_and_collect
         with (
             mock.patch.object(SecureSum, "sum_of_rows", summed_when_killed),
-            mock.patch.object(SecureSum, "collect", collected_and_interrupted),
+            mock.patch.object(SecureSum, "run_and_collect", collected_and_interrupted),
             pytest.raises(KeyboardInterrupt),
         ):
             keep = fgmp.Checkpoint(path)

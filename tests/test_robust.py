@@ -38,8 +38,8 @@ def test_aggregate_of_sparse_models_is_that_of_dense_ones(aggregator, shape):
     weights = rng.dirichlet(np.ones(7))
     rows = np.reshape(models, (7, 30))
     thin = [SparseModel.of(model) for model in models]
-    sparse = aggregator(UpdateSpec(shape, max_nonzeros=30, is_sum=False).accept(thin, weights))
-    dense = aggregator(UpdateSpec(shape, is_sum=False).accept(models, weights))
+    sparse = aggregator(UpdateSpec(shape, max_nonzeros=30, mean_only=False).accept(thin, weights))
+    dense = aggregator(UpdateSpec(shape, mean_only=False).accept(models, weights))
     np.testing.assert_allclose(sparse, dense, atol=1e-15)
     mean = isinstance(aggregator, fgmp.Mean)
     by_hand = weights @ rows if mean else aggregator.of_columns(rows, weights)

@@ -293,3 +293,14 @@ def test_run_with_noise_and_state_is_refused():
         ValueError, match="state is given to a run with noise, whose epsilon would begin anew"
     ):
         fgmp.simulate(METHOD, FED, 2, rng=0, aggregator=noise, state=result.state)
+
+
+def test_a_transport_without_an_answer_is_no_transport():
+    """A subclass that has not all members cannot be made."""
+
+    class Silent(fgmp.Transport):
+        def for_method(self, method):
+            return self
+
+    with pytest.raises(TypeError, match="abstract method"):
+        Silent()

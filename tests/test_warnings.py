@@ -84,11 +84,13 @@ def test_run_that_ends_above_its_start_warns(backend):
         (fgmp.FedGradMP(2), 0.0, 10, ["a radius bounds them"]),
         (fgmp.FedGradMP(2, radius=3.0), 0.0, 10, []),
         (fgmp.SharedSupportGradMP(2, solver=fgmp.NewtonOnSupport(3, ridge=1e-4)), 0.0, 6, []),
+        (fgmp.FedMid(learning_rate=100.0, l1_weight=0.0), 0.0, 10, ["a radius bounds them"]),
+        (fgmp.FedMid(learning_rate=100.0, l1_weight=1e-4), 0.0, 10, []),
         (fgmp.FedGradMP(2), 1.0, 10, []),
     ],
 )
 def test_separated_rows_without_radius_warn(method, noise, rounds, says, backend):
-    """A radius or a ridge bounds coefficients, and rows that are not separated need neither."""
+    """A radius, a ridge or a penalty bounds coefficients, and rows that are not separated need neither."""
     assert [
         text[-20:] for text in advice_of(method, signs_of_a_difference(noise=noise), rounds)[0]
     ] == says
@@ -221,8 +223,8 @@ def diverging(learning_rate):
 class RejectAll(fgmp.PrivacyMechanism):
     """Accepts no update."""
 
-    def collect(self, transport, call, message, cohort):
-        updates = super().collect(transport, call, message, cohort)
+    def run_and_collect(self, transport, call, message, cohort):
+        updates = super().run_and_collect(transport, call, message, cohort)
         return updates._replace(
             accepted=np.arange(0), weights=np.zeros(0), rejected=Counter(not_finite=len(cohort))
         )

@@ -262,7 +262,7 @@ class CalibratedNoise(Mean, PrivacyMechanism, ClientSampler):
         n_clients = len(info.client_ids)
         return replace(info, n_rows=(sys.maxsize,) * n_clients, weights=np.ones(n_clients))
 
-    def collect(
+    def run_and_collect(
         self, transport: Transport, call: Call, message: Message, cohort: IndexArray
     ) -> Updates:
         """Return one row: centre + (sum of the clipped + noise) / L. Nothing tells who answered."""

@@ -366,7 +366,7 @@ class SecureSum(Mean, PrivacyMechanism):
                     "cohorts subtract to single clients"
                 )
 
-    def collect(
+    def run_and_collect(
         self, transport: Transport, call: Call, message: Message, cohort: IndexArray
     ) -> Updates:
         """Return one row: the sum of a cohort's updates, over the weight of those in it."""

@@ -161,7 +161,7 @@ class SupportSolver(Method):
     def update_spec(self, state: SupportState) -> UpdateSpec:
         """Return the spec of an update: by default coefficients, whose reference is the model."""
         values = state.model.values
-        return UpdateSpec(values.shape, values.dtype, reference=values, is_sum=False)
+        return UpdateSpec(values.shape, values.dtype, reference=values, mean_only=False)
 
     def client_update(self, client: Client, message: Message, rng: np.random.Generator) -> Array:
         """Return what a client sends: one vector."""

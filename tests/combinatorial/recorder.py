@@ -99,7 +99,7 @@ class RecordingMechanism(fgmp.PrivacyMechanism):
 
     recorder: Recorder
 
-    def collect(self, transport: Any, call: Any, message: Any, cohort: np.ndarray) -> Any:
+    def run_and_collect(self, transport: Any, call: Any, message: Any, cohort: np.ndarray) -> Any:
         """Record an exchange, whatever computes the updates."""
         self.recorder.begin(call, message)
         updates = transport.run_clients(call, message, cohort)
