@@ -304,12 +304,12 @@ def test_no_group_with_enough_rows_of_a_class_leaves_no_measure():
 def filled_by(numbers=(), levels=(), min_rows=5):
     """Return a column of numbers and one of levels after the rule, and the names of cells."""
     n_rows = max(len(numbers), len(levels))
-    column = np.zeros((n_rows, 2))
-    column[: len(numbers), 0] = numbers
+    column = np.zeros(n_rows)
+    column[: len(numbers)] = numbers
     texts = np.full(n_rows, "A", object)
     texts[: len(levels)] = levels
-    table, cells = fill_small_cells(RawTable(column, {1: texts}), ["x", "ward"], min_rows)
-    return table.numbers[:, 0].tolist(), table.texts[1].tolist(), list(cells)
+    table, cells = fill_small_cells(RawTable((column, texts)), ["x", "ward"], min_rows)
+    return table.columns[0].tolist(), table.columns[1].tolist(), list(cells)
 
 
 @pytest.mark.parametrize(

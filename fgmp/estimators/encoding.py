@@ -68,49 +68,53 @@ class RawTable(NamedTuple):
 
     Attributes
     ----------
-    numbers : ndarray, shape (n_rows, n_variables)
-        Numbers, nan where one is missing. The columns of categories are zero.
-    texts : dict of int to ndarray of object
-        The level of each row by the index of a category, as text, and None where it is missing.
+    columns : tuple of ndarray, each of shape (n_rows,)
+        Numbers, and nan where one is missing; of a category, whose type is object, the level of
+        each row as text, and None where it is missing.
     """
 
-    numbers: Array
-    texts: dict[int, Array]
+    columns: tuple[Array, ...]
 
     def take(self, rows: Array) -> RawTable:
         """Return some of the rows."""
-        texts = {index: column[rows] for index, column in self.texts.items()}
-        return RawTable(self.numbers[rows], texts)
+        return RawTable(tuple(column[rows] for column in self.columns))
 
     def is_missing(self) -> Array:
         """Return where a value is missing, shape (n_rows, n_variables)."""
-        missing = np.isnan(self.numbers)
-        for index, column in self.texts.items():
-            missing[:, index] = [level is None for level in column.tolist()]
-        return missing
+        return np.column_stack([missing_in(column) for column in self.columns])
 
-    def n_changed(self, other: RawTable, index: int) -> int:
-        """Return in how many rows another table has another value in a column."""
-        before, after = self.numbers[:, index], other.numbers[:, index]
-        is_changed = (before != after) & ~(np.isnan(before) & np.isnan(after))
-        if index in self.texts:
-            is_changed = np.not_equal(self.texts[index], other.texts[index])
-        return int(np.count_nonzero(is_changed))
+    def numbers(self) -> Array:
+        """Return the numbers, zero where one is missing and in categories, as `is_missing` does."""
+        return np.column_stack(
+            [
+                np.zeros(len(column)) if is_category(column) else np.nan_to_num(column, nan=0.0)
+                for column in self.columns
+            ]
+        )
+
+    def n_changed(self, other: RawTable) -> list[int]:
+        """Return for each column in how many rows another table has another value."""
+        return [
+            int(np.count_nonzero((before != after) & ~(missing_in(before) & missing_in(after))))
+            for before, after in zip(self.columns, other.columns, strict=True)
+        ]
 
     def may_be_codes(self) -> Array:
         """Return which columns of numbers may be codes of kinds: a few distinct whole numbers."""
-        found = np.zeros(self.numbers.shape[1], bool)
-        for index, column in enumerate(self.numbers.T):
-            known = column[~np.isnan(column)]
-            if (known % 1 == 0).all():  # most columns are measurements, and are not sorted
+        found = np.zeros(len(self.columns), bool)
+        for index, column in enumerate(self.columns):
+            known = column[~missing_in(column)]
+            # Most columns are measurements, and are not sorted.
+            if not is_category(column) and (known % 1 == 0).all():
                 found[index] = _LEAST_CODES <= len(np.unique(known)) <= _MOST_CODES
         return found
 
     def levels(self) -> dict[int, list[str]]:
-        """Return the levels that occur in each category, in increasing order."""
+        """Return the levels that occur in each category, by its index, in increasing order."""
         return {
-            index: sorted({str(level) for level in column.tolist() if level is not None})
-            for index, column in self.texts.items()
+            index: sorted({*column[~missing_in(column)].tolist()})
+            for index, column in enumerate(self.columns)
+            if is_category(column)
         }
 
     def statistics(self, levels: Mapping[int, Sequence[str]]) -> Array:
@@ -120,14 +124,23 @@ class RawTable(NamedTuple):
         each category which rows have which level.
         """
         indicators = [
-            np.equal(self.texts[index], level)
+            np.equal(self.columns[index], level)
             for index in sorted(levels)
             for level in levels[index]
         ]
-        parts = [np.nan_to_num(self.numbers, nan=0.0), self.is_missing()]
-        if indicators:
-            parts.append(np.column_stack(indicators))
-        return np.hstack(parts).astype(np.float64)
+        return np.column_stack([self.numbers(), self.is_missing(), *indicators]).astype(np.float64)
+
+
+def is_category(column: Array) -> bool:
+    """Return whether a column of a `RawTable` is one of levels."""
+    return column.dtype == object
+
+
+def missing_in(column: Array) -> Array:
+    """Return where a value of a column of a `RawTable` is missing."""
+    if is_category(column):
+        return np.array([level is None for level in column.tolist()], bool)
+    return np.isnan(column)
 
 
 @dataclass(frozen=True)
@@ -313,24 +326,20 @@ class Encoding:
             the reference, or a value is missing in a column in which none was in the fit, which
             gets the mean, or the reference.
         """
-        missing = table.is_missing()
         columns = []
         unknown = []
         filled = []
-        for index, variable in enumerate(self.variables):
-            is_missing = missing[:, index]
+        for variable, column in zip(self.variables, table.columns, strict=True):
+            is_missing = missing_in(column)
             if variable.is_category:
-                texts = table.texts[index]
                 known = {*variable.levels, variable.reference}
-                strange = sorted({str(text) for text in texts[~is_missing].tolist()} - known)
+                strange = sorted({*column[~is_missing].tolist()} - known)
                 if strange:
                     unknown.append(f"{variable.name!r} ({preview(strange, 3)})")
-                    is_strange = [text in strange for text in texts.tolist()]
-                    texts = np.where(is_strange, OTHER, texts)
-                columns += [np.equal(texts, level) for level in variable.levels]
+                    column = np.where(np.isin(column, strange), OTHER, column)
+                columns += [np.equal(column, level) for level in variable.levels]
             else:
-                numbers = table.numbers[:, index]
-                columns.append(np.where(is_missing, float(variable.mean or 0), numbers))
+                columns.append(np.where(is_missing, float(variable.mean or 0), column))
             if variable.has_indicator:
                 columns.append(is_missing)
             elif is_missing.any():
@@ -433,22 +442,21 @@ class EncodingPlan:
         columns = _columns_of(X)
         if len(columns) != len(self.names):
             raise ValueError(f"X has {len(columns)} columns; expected {len(self.names)}")
-        n_rows = len(columns[0]) if columns else 0
-        numbers = np.zeros((n_rows, len(columns)))
-        texts = {}
-        for index, column in enumerate(columns):
-            if index in self.categories:
-                texts[index] = _levels_of(column)
-            else:
-                numbers[:, index] = _numbers_of(self.names[index], column)
-        table = RawTable(numbers, texts)
+        table = RawTable(
+            tuple(
+                _levels_of(column) if index in self.categories else _numbers_of(name, column)
+                for index, (name, column) in enumerate(zip(self.names, columns, strict=True))
+            )
+        )
         self._check_missing(table)
         return table
 
     def _check_missing(self, table: RawTable) -> None:
         """Raise a ValueError if a value is missing and none may be, or is infinite."""
-        is_infinite = np.isinf(table.numbers).any(axis=0)
-        if is_infinite.any():
+        is_infinite = [
+            not is_category(column) and bool(np.isinf(column).any()) for column in table.columns
+        ]
+        if any(is_infinite):
             raise ValueError(
                 f"X contains infinity in the columns {self._named(is_infinite)}; expected finite "
                 "numbers"
@@ -482,8 +490,9 @@ class EncodingPlan:
 
     def check_levels(self, table: RawTable) -> None:
         """Raise a ValueError if levels were given and a row has another."""
+        occurring = table.levels()
         for index, given in self.levels.items():
-            strange = sorted(set(table.levels()[index]) - set(given))
+            strange = sorted(set(occurring[index]) - set(given))
             if strange:
                 raise ValueError(
                     f"the category {self.names[index]!r} has the levels {preview(strange, 3)}; "

@@ -244,7 +244,7 @@ def read_table(model: LinearModel, X: Any, y: Any) -> tuple[EncodingPlan, RawTab
     if hasattr(model, "feature_names_in_") and model._fixed_encoding is None:
         _advise_on_codes(names[table.may_be_codes()].tolist())
     refuse_overflow(
-        np.nan_to_num(table.numbers, nan=0.0),
+        table.numbers(),
         None,
         lambda mask, n_shown: f"[{preview(names[mask].tolist(), n_shown)}]",
     )

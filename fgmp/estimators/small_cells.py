@@ -25,7 +25,7 @@ from scipy import sparse
 
 from ..losses import Loss
 from ..sparse_model import Array, IndexArray
-from .encoding import OTHER, RawTable
+from .encoding import OTHER, RawTable, is_category, missing_in
 from .groups import preview
 
 WHAT_SMALL_CELLS_BECOME = (
@@ -50,9 +50,9 @@ class Counts(Enum):
     CLASSES = "classes"
 
 
-def is_small(counts: Array, min_rows: int) -> Array:
-    """Return which of some cells are small, by their numbers of rows."""
-    return np.asarray((counts > 0) & (counts < min_rows))
+def is_small(counts: Any, min_rows: int) -> Array:
+    """Return which of some cells are small, by their numbers of rows; or whether one is."""
+    return (np.asarray(counts) > 0) & (np.asarray(counts) < min_rows)
 
 
 def rows_of_classes(loss: Loss, targets: Array) -> IndexArray:
@@ -104,15 +104,12 @@ def fill_small_cells(table: RawTable, names: Sequence[str], min_rows: int) -> Fi
         The names of its columns.
     min_rows : int
     """
-    numbers = table.numbers.copy()
-    texts = dict(table.texts)
     cells: dict[str, int] = {}
-    for index, name in enumerate(names):
-        if index in texts:
-            texts[index] = _filled_levels(texts[index], name, min_rows, cells)
-        else:
-            numbers[:, index] = _filled_numbers(numbers[:, index], name, min_rows, cells)
-    return FilledTable(table._replace(numbers=numbers, texts=texts), cells)
+    columns = [
+        _filled(column, name, min_rows, cells)
+        for name, column in zip(names, table.columns, strict=True)
+    ]
+    return FilledTable(RawTable(tuple(columns)), cells)
 
 
 def fill_small_cells_of_groups(
@@ -130,8 +127,7 @@ def fill_small_cells_of_groups(
         The group of each row, and -1 for rows that take no part, which stay as they are.
     min_rows : int
     """
-    numbers = table.numbers.copy()
-    texts = {index: column.copy() for index, column in table.texts.items()}
+    columns = tuple(column.copy() for column in table.columns)
     cells = {}
     order = np.argsort(groups, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
@@ -139,11 +135,10 @@ def fill_small_cells_of_groups(
         if group < 0:
             continue
         filled = fill_small_cells(table.take(rows), names, min_rows)
-        numbers[rows] = filled.table.numbers
-        for index, column in filled.table.texts.items():
-            texts[index][rows] = column
+        for column, of_group in zip(columns, filled.table.columns, strict=True):
+            column[rows] = of_group
         cells[group] = filled.cells
-    return table._replace(numbers=numbers, texts=texts), cells
+    return RawTable(columns), cells
 
 
 def rare_classes_of_groups(
@@ -172,44 +167,29 @@ def rare_classes_of_groups(
     return [(int(group), int(label)) for group, label in found]
 
 
-def _filled_numbers(column: Array, name: str, min_rows: int, cells: dict[str, int]) -> Array:
-    """Return a column of numbers whose gaps, and whose other values, are no small cell."""
-    is_missing = np.isnan(column)
-    n_missing = int(is_missing.sum())
-    n_known = int((~is_missing).sum())
-    if not n_missing or not n_known:
+def _filled(column: Array, name: str, min_rows: int, cells: dict[str, int]) -> Array:
+    """Return a column in which no level, no gaps, and no values beside gaps are a small cell."""
+    is_missing = missing_in(column)
+    known = column[~is_missing]
+    n_missing = len(column) - len(known)
+    if not len(known):
         return column
-    if is_small(np.array(n_known), min_rows):
-        cells[f"{name} is known"] = n_known
-        return np.full(len(column), np.nan)
-    if is_small(np.array(n_missing), min_rows):
+    filled = column.copy()
+    if n_missing and is_small(len(known), min_rows):
+        cells[f"{name} is known"] = len(known)
+        filled[:] = None  # nan among numbers
+        return filled
+    if is_category(column):
+        counts = Counter(known.tolist())
+        merged = _merged_levels(counts, min_rows)
+        cells |= {f"{name}={level}": counts[level] for level in sorted(merged)}
+        for level, other in merged.items():
+            filled[column == level] = other
+    if is_small(n_missing, min_rows):
         cells[f"{name} is missing"] = n_missing
-        return np.where(is_missing, column[~is_missing].mean(), column)
-    return column
-
-
-def _filled_levels(column: Array, name: str, min_rows: int, cells: dict[str, int]) -> Array:
-    """Return a column of levels in which neither a level nor a gap is a small cell."""
-    counts = Counter(level for level in column.tolist() if level is not None)
-    n_known = counts.total()
-    n_missing = len(column) - n_known
-    if not n_known:
-        return column
-    if n_missing and is_small(np.array(n_known), min_rows):
-        cells[f"{name} is known"] = n_known
-        return np.full(len(column), None, object)
-
-    merged = _merged_levels(counts, min_rows)
-    cells |= {f"{name}={level}": counts[level] for level in sorted(merged)}
-    of_missing = None
-    if is_small(np.array(n_missing), min_rows):
-        cells[f"{name} is missing"] = n_missing
-        after = Counter(merged.get(level, level) for level in counts.elements())
-        of_missing = _most_frequent(after)
-    filled = np.empty(len(column), object)
-    filled[:] = [
-        of_missing if level is None else merged.get(level, level) for level in column.tolist()
-    ]
+        known = filled[~is_missing]
+        is_text = is_category(column)
+        filled[is_missing] = _most_frequent(Counter(known.tolist())) if is_text else known.mean()
     return filled
 
 

@@ -66,7 +66,7 @@ def fit_rows(
     plan = None
     if is_encoded(model):
         plan, table, y = read_table(model, X, y)
-        X = table.numbers
+        X = table.numbers()
     else:
         X, y = validated(model, X, validated_targets(model, y), ensure_min_samples=2)
         refuse_overflow(
@@ -136,8 +136,8 @@ def _without_small_cells(
 ) -> RawTable:
     """Return the rows without the small cells of each group, of which a warning tells."""
     filled, cells = fill_small_cells_of_groups(table, plan.names, groups, min_rows)
-    recoded = {name: table.n_changed(filled, index) for index, name in enumerate(plan.names)}
-    model.n_rows_recoded_ = {name: n_rows for name, n_rows in recoded.items() if n_rows}
+    recoded = zip(plan.names, table.n_changed(filled), strict=True)
+    model.n_rows_recoded_ = {name: n_rows for name, n_rows in recoded if n_rows}
     words: dict[str, list[str]] = {}
     for group, (_, of_group) in zip(model.groups_.tolist(), sorted(cells.items()), strict=True):
         for name, n_rows in of_group.items():

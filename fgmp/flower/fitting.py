@@ -182,7 +182,7 @@ def _columns_of_numbers(table: RawTable, settings: Mapping[str, Any]) -> Array:
         return Encoding.from_settings(settings["encoding"]).encode(table)
     if settings["levels"] is not None:
         return table.statistics({index: levels for index, levels in settings["levels"]})
-    return np.nan_to_num(table.numbers, nan=0.0)
+    return table.numbers()
 
 
 def _columns_in_sums(plan: EncodingPlan, table: RawTable) -> tuple[Array, list[str]]:
