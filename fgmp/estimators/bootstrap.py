@@ -24,11 +24,10 @@ from ..sparse_model import Array, IndexArray
 from .advice import errors_in_words
 from .clients import FitClients
 from .defaults import grid_of, settings_of
-from .federated_table import FederatedTable
+from .federated_table import FederatedTable, RawTableClients
 from .fitted import LinearModel, TrainingData, is_encoded, names_of_features
 from .fitting import fit_model
 from .inputs import as_random_state, validated, validated_targets
-from .raw_clients import RawTableClients
 from .resampling import ResampledClients
 from .session import Report, Session, report_nothing
 from .training import fit_rows

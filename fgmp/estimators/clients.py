@@ -14,6 +14,7 @@ from ..data import ProblemInfo
 from ..losses import Loss
 from ..method import Transport
 from ..sparse_model import Array, SparseModel
+from .encoding import Encoding
 
 Found = TypeVar("Found")
 
@@ -154,31 +155,32 @@ class Standardization:
 
 
 class FitClients(Protocol):
-    """The clients of a fit: a table in this process, or tables on other machines."""
+    """The clients of a fit: a table in this process, or tables on other machines.
 
-    @property
-    def info(self) -> ProblemInfo:
-        """The clients in original units; p_i is the share of the weight of all rows."""
+    Attributes
+    ----------
+    info : ProblemInfo
+        The clients in original units; p_i is the share of the weight of all rows.
+    total_weight : float
+        Weight of the rows of all clients.
+    counted : ndarray, shape (n_clients,)
+        For each client the number of rows that its weights stand for, as in `rows_counted`.
+    is_sparse : bool
+        Whether the features are sparse.
+    min_rows : int
+        The smallest number of rows of a client that a sum may rest on.
+    """
 
-    @property
-    def total_weight(self) -> float:
-        """Weight of the rows of all clients."""
-
-    @property
-    def counted(self) -> Array:
-        """For each client the number of rows that its weights stand for, as in `rows_counted`."""
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether the features are sparse."""
-
-    @property
-    def min_rows(self) -> int:
-        """The smallest number of rows of a client that a sum may rest on."""
+    info: ProblemInfo
+    total_weight: float
+    counted: Array
+    is_sparse: bool
+    min_rows: int
 
     @property
     def absent(self) -> list[str]:
-        """Names of the clients that did not answer the last time."""
+        """Names of the clients that did not answer the last time; by default none."""
+        return []
 
     def transport(
         self, standardization: Standardization | None = None, fold: Fold | None = None
@@ -186,4 +188,21 @@ class FitClients(Protocol):
         """Return the transport to rows in some units, by default their own, without a fold."""
 
     def together(self, tasks: Sequence[Callable[[], Found]]) -> list[Found]:
-        """Return what tasks return, whose questions may travel in the same messages."""
+        """Return what tasks return, whose questions may travel in the same messages.
+
+        By default no message travels, and one task is run after another.
+        """
+        return [task() for task in tasks]
+
+
+class RawClients(Protocol):
+    """The clients of a fit whose tables have categories, or values that are missing."""
+
+    def levels(self) -> list[Mapping[int, Sequence[str]]]:
+        """Return the levels of the categories that clients have to agree on, of each client."""
+
+    def statistics(self, levels: Mapping[int, Sequence[str]]) -> FitClients:
+        """Return the clients with the columns of `RawTable.statistics`."""
+
+    def encoded(self, encoding: Encoding) -> FitClients:
+        """Return the clients with columns of numbers."""

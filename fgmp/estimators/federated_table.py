@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import joblib
 import numpy as np
@@ -19,7 +19,8 @@ from ..method import Call, Method, Transport
 from ..simulation import LocalClients
 from ..sparse_model import Array, IndexArray
 from ..updates import Message, Update
-from .clients import Fold, Found, Standardization
+from .clients import FitClients, Fold, Standardization
+from .encoding import Encoding, RawTable
 from .folds import assign_folds
 from .profiled_loss import ProfiledLoss
 from .weighted_loss import WeightedLoss, rows_counted
@@ -75,21 +76,13 @@ class TablePart:
         return table[first : last + 1] if are_neighbours else table[self.rows]
 
 
-class ClientView(NamedTuple):
-    """The rows of a client as a federation holds them."""
-
-    features: Any
-    targets: Array
-    loss: Loss
-
-
 def client_view(
     table: Any,
     part: TablePart,
     standardization: Standardization | None,
     loss: Loss,
     out: Array | None = None,
-) -> ClientView:
+) -> Client:
     """Return rows of a table in the units of a standardization, or as they are, in float64.
 
     A client on another machine calls this on its own rows, and gets the same bits. Weights have
@@ -106,29 +99,29 @@ def client_view(
         features = rows.astype(float, copy=False)
         if sparse.issparse(features):
             features = SparseFeatures(features)
-        return _with_weights(ClientView(features, targets, loss), weights, part.is_weighted)
+    else:
+        centre = standardization.centre
+        target_centre = standardization.target_centre
+        if standardization.centred_per_client:
+            centre = weights @ rows / len(targets)
+            if loss.is_quadratic:
+                target_centre = weights @ targets / len(targets)
+        features = standardization.of_features(rows, centre, out)
+        if not loss.has_integer_targets:
+            targets = (targets - target_centre) / standardization.target_unit
+            targets = targets.astype(rows.dtype)
+        if loss.is_quadratic and part.is_weighted:
+            roots = np.sqrt(weights).astype(rows.dtype)
+            if sparse.issparse(rows):
+                features = features.times_rows(roots)
+            else:
+                features *= roots[:, None]
+            return Client(features, targets * roots, loss, part.index)
 
-    precision = rows.dtype
-    centre = standardization.centre
-    target_centre = standardization.target_centre
-    if standardization.centred_per_client:
-        centre = weights @ rows / len(targets)
-        if loss.is_quadratic:
-            target_centre = weights @ targets / len(targets)
-    features = standardization.of_features(rows, centre, out)
-    if not loss.has_integer_targets:
-        targets = (targets - target_centre) / standardization.target_unit
-        targets = targets.astype(precision)
-
-    if loss.is_quadratic and part.is_weighted:
-        roots = np.sqrt(weights).astype(precision)
-        if sparse.issparse(rows):
-            features = features.times_rows(roots)
-        else:
-            features *= roots[:, None]
-        return ClientView(features, targets * roots, loss)
-    view = _with_weights(ClientView(features, targets, loss), weights, part.is_weighted)
-    return view._replace(loss=loss_of_view(view.loss, standardization))
+    if part.is_weighted:
+        targets = np.column_stack([targets, weights]).astype(features.dtype)
+        loss = WeightedLoss(loss)
+    return Client(features, targets, loss_of_view(loss, standardization), part.index)
 
 
 def loss_of_view(loss: Loss, standardization: Standardization | None) -> Loss:
@@ -141,18 +134,10 @@ def loss_of_view(loss: Loss, standardization: Standardization | None) -> Loss:
     return ProfiledLoss(loss)
 
 
-def _with_weights(view: ClientView, weights: Array, is_weighted: bool) -> ClientView:
-    """Return a view whose targets have the weights beside them, if these differ."""
-    if not is_weighted:
-        return view
-    targets = np.column_stack([view.targets, weights])
-    return ClientView(view.features, targets, WeightedLoss(view.loss))
-
-
-class FederatedTable:
+class FederatedTable(FitClients):
     """The clients of a fit whose rows are in this process, each with its rows of one table.
 
-    It has what `fgmp.estimators.clients.FitClients` names. Rows of weight zero are left out.
+    Rows of weight zero are left out.
 
     Parameters
     ----------
@@ -216,15 +201,6 @@ class FederatedTable:
             features.dtype,
         )
 
-    @property
-    def absent(self) -> list[str]:
-        """No client is ever absent."""
-        return []
-
-    def together(self, tasks: Sequence[Callable[[], Found]]) -> list[Found]:
-        """Return what tasks return, one after another: no message travels."""
-        return [task() for task in tasks]
-
     def transport(
         self, standardization: Standardization | None = None, fold: Fold | None = None
     ) -> Transport:
@@ -250,18 +226,68 @@ class FederatedTable:
 
         loss = self.info.loss
         offsets = np.append(0, np.cumsum([len(part.rows) for part in parts]))
-        if self.is_sparse:
-            views = [client_view(self._features, part, standardization, loss) for part in parts]
-            features = concatenate_rows([view.features for view in views])
-        else:
+        blocks: list[Array | None] = [None] * len(parts)
+        if not self.is_sparse:
             n_columns = standardization.n_intercepts + self.info.n_features
             features = np.empty((offsets[-1], n_columns), self.info.dtype)
             blocks = [features[block] for block in _slices(offsets)]
-            views = [
-                client_view(self._features, part, standardization, loss, block)
-                for part, block in zip(parts, blocks, strict=True)
-            ]
-        return LocalClients(_federation(features, views, offsets, parts))
+        clients = [
+            client_view(self._features, part, standardization, loss, block)
+            for part, block in zip(parts, blocks, strict=True)
+        ]
+        if self.is_sparse:
+            features = concatenate_rows([client.features for client in clients])
+        check_size("X", clients[0].loss, clients[0].n_features)
+        federation = Federation(
+            features,
+            np.concatenate([client.targets for client in clients]),
+            offsets,
+            clients[0].loss,
+            _weights_of(parts),
+            client_ids=np.array([part.index for part in parts]),
+        )
+        return LocalClients(federation)
+
+
+class RawTableClients:
+    """The clients of a fit whose rows are in this process, with columns that are no numbers yet.
+
+    It has what `fgmp.estimators.clients.RawClients` names. Rows of weight zero are left out, because
+    they need not fit the encoding.
+
+    Parameters
+    ----------
+    table : RawTable
+        The rows of all clients, without small cells.
+    targets, weights, groups, loss, min_rows, counted
+        As in `FederatedTable`.
+    """
+
+    def __init__(
+        self,
+        table: RawTable,
+        targets: Array,
+        weights: Array,
+        groups: IndexArray,
+        loss: Loss,
+        min_rows: int,
+        counted: Array,
+    ) -> None:
+        rows = np.flatnonzero(weights > 0)
+        self._table = table.take(rows)
+        self._others = (targets[rows], weights[rows], groups[rows], loss, min_rows, counted[rows])
+
+    def levels(self) -> list[Mapping[int, Sequence[str]]]:
+        """Return the levels that occur."""
+        return [self._table.levels()]
+
+    def statistics(self, levels: Mapping[int, Sequence[str]]) -> FederatedTable:
+        """Return the clients with the columns of `RawTable.statistics`."""
+        return FederatedTable(self._table.statistics(levels), *self._others)
+
+    def encoded(self, encoding: Encoding) -> FederatedTable:
+        """Return the clients with columns of numbers."""
+        return FederatedTable(encoding.encode(self._table), *self._others)
 
 
 class RowsOfTable(Transport):
@@ -282,15 +308,15 @@ class RowsOfTable(Transport):
     def __init__(self, features: Any, parts: Sequence[TablePart], info: ProblemInfo) -> None:
         self._features = features
         self._parts = parts
-        self.weights = _weights_of(parts)
         self._loss = info.loss
-        self.info = ProblemInfo(
-            info.n_features,
-            WeightedLoss(info.loss) if parts[0].is_weighted else info.loss,
-            [len(part.rows) for part in parts],
-            [part.index for part in parts],
-            self.weights,
-            np.dtype(np.float64),
+        self.weights = _weights_of(parts)
+        self.info = replace(
+            info,
+            loss=WeightedLoss(info.loss) if parts[0].is_weighted else info.loss,
+            n_rows=[len(part.rows) for part in parts],
+            client_ids=[part.index for part in parts],
+            weights=self.weights,
+            dtype=np.dtype(np.float64),
         )
 
     def for_method(self, method: Method) -> RowsOfTable:
@@ -308,16 +334,11 @@ class RowsOfTable(Transport):
 
     def identity(self) -> dict[str, Any]:
         """Return hashes of the data."""
-        rows = [(part.rows, part.targets, part.weights) for part in self._parts]
-        return {"data": joblib.hash((self._features, rows))}
+        return {"data": joblib.hash((self._features, self._parts))}
 
     def _client(self, index: int) -> Client:
         """Return a client with its rows, in float64."""
-        part = self._parts[index]
-        features, targets, loss = client_view(self._features, part, None, self._loss)
-        if targets.dtype.kind == "f":
-            targets = targets.astype(np.float64, copy=False)
-        return Client(features, targets, loss, part.index)
+        return client_view(self._features, self._parts[index], None, self._loss)
 
 
 def _slices(offsets: Array) -> list[slice]:
@@ -328,22 +349,3 @@ def _slices(offsets: Array) -> list[slice]:
 def _weights_of(parts: Sequence[TablePart]) -> Array:
     """Return the weights of clients, which sum to one."""
     return normalized_weights([part.weights.sum() for part in parts], len(parts))
-
-
-def _federation(
-    features: Any,
-    views: Sequence[ClientView],
-    offsets: IndexArray,
-    parts: Sequence[TablePart],
-) -> Federation:
-    """Return the federation of some views, whose features are stacked already.
-
-    Sparse features that are centred per client are a tuple, because they have no common centre.
-    """
-    first, _, loss = views[0]
-    check_size("X", loss, first.shape[1])
-    targets = np.concatenate([view.targets for view in views])
-    if targets.dtype.kind == "f":
-        targets = targets.astype(first.dtype, copy=False)
-    client_ids = np.array([part.index for part in parts])
-    return Federation(features, targets, offsets, loss, _weights_of(parts), client_ids=client_ids)

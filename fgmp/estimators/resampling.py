@@ -13,8 +13,7 @@ two clients each.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,13 +25,10 @@ from ..updates import Message, Update
 from .clients import FitClients, Fold, Found, Standardization
 
 
-@dataclass(frozen=True, eq=False)
-class ResampledClients:
+class ResampledClients(FitClients):
     """The clients of a fit that were drawn, each with the weight of its draws.
 
-    It has what `fgmp.estimators.clients.FitClients` names.
-
-    Attributes
+    Parameters
     ----------
     clients : FitClients
         All clients, of which some sums may rest on one.
@@ -40,54 +36,31 @@ class ResampledClients:
         How often each was drawn.
     """
 
-    clients: FitClients
-    counts: IndexArray
-
-    @cached_property
-    def drawn(self) -> IndexArray:
-        """The indices of the clients that were drawn, increasing."""
-        return np.flatnonzero(self.counts)
-
-    @cached_property
-    def info(self) -> ProblemInfo:
-        """The clients that were drawn; p_i is the share of the weight of all draws."""
-        return _reweighted(self.clients.info, self.drawn, self.counts)
-
-    @property
-    def total_weight(self) -> float:
-        """The weight of the rows of all draws."""
-        return float(self.clients.total_weight * (self.clients.info.weights @ self.counts))
-
-    @property
-    def counted(self) -> Array:
-        """For each client that was drawn the number of rows that its draws stand for."""
-        return (self.clients.counted * self.counts)[self.drawn]
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether the features are sparse."""
-        return self.clients.is_sparse
-
-    @property
-    def min_rows(self) -> int:
-        """The smallest number of rows of a client that a sum may rest on."""
-        return self.clients.min_rows
+    def __init__(self, clients: FitClients, counts: IndexArray) -> None:
+        self._clients = clients
+        self._counts = counts
+        self._drawn = np.flatnonzero(counts)
+        self.info = _reweighted(clients.info, self._drawn, counts)
+        self.total_weight = float(clients.total_weight * (clients.info.weights @ counts))
+        self.counted = (clients.counted * counts)[self._drawn]
+        self.is_sparse = clients.is_sparse
+        self.min_rows = clients.min_rows
 
     @property
     def absent(self) -> list[str]:
         """Names of the clients that did not answer the last time."""
-        return self.clients.absent
+        return self._clients.absent
 
     def together(self, tasks: Sequence[Callable[[], Found]]) -> list[Found]:
         """Return what tasks return, whose questions may travel in the same messages."""
-        return self.clients.together(tasks)
+        return self._clients.together(tasks)
 
     def transport(
         self, standardization: Standardization | None = None, fold: Fold | None = None
     ) -> ReweightedTransport:
         """Return the transport to the clients that were drawn."""
         return ReweightedTransport(
-            self.clients.transport(standardization, fold), self.drawn, self.counts
+            self._clients.transport(standardization, fold), self._drawn, self._counts
         )
 
 

@@ -1,18 +1,42 @@
-"""Stage 1 of a fit: units that all clients have in common, from sums over the clients."""
+"""What clients agree on before a fit: columns of numbers, and, as stage 1, common units."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ..method import Transport
 from ..sparse_model import Array
-from .client_sums import Moments, MomentsWithinClients, PooledMoments
+from .client_sums import Moments, MomentsWithinClients, ObservedMeans, PooledMoments
 from .clients import Standardization
+from .encoding import Encoding, EncodingPlan
 from .profiled_loss import link
 from .session import Session
 from .settings import FitSettings
+
+
+def agree_on_encoding(
+    session: Session, plan: EncodingPlan, levels: Mapping[int, Sequence[str]]
+) -> Encoding:
+    """Return the encoding of all clients, from sums over them.
+
+    Parameters
+    ----------
+    session : Session
+        With the clients of `RawClients.statistics`.
+    plan : EncodingPlan
+        What is known beforehand.
+    levels : mapping of int to sequence of str
+        The levels that the clients have agreed on.
+    """
+    settings = session.settings
+    n_columns = settings.n_features + settings.n_targets
+    method = ObservedMeans(n_columns, "zero", settings.parameters.secure)
+    state = session.query(method, session.clients.transport())
+    means = method.means_of_all_rows(state)[: settings.n_features]
+    return plan.encoding(levels, means)
 
 
 class StandardizationStats(NamedTuple):

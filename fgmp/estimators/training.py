@@ -21,10 +21,10 @@ from .advice import (
     errors_in_words,
     warn_of_rare_classes_of_all,
 )
-from .clients import FitClients
+from .clients import FitClients, RawClients
 from .defaults import aggregator_of, check_cohort_of, grid_of, settings_of
 from .encoding import EncodingPlan, RawTable, plan_of
-from .federated_table import FederatedTable
+from .federated_table import FederatedTable, RawTableClients
 from .fitted import LinearModel, TrainingData, input_names, is_encoded, names_of_columns
 from .fitting import FittedModel, fit_model
 from .groups import encode_groups, preview_words
@@ -39,11 +39,11 @@ from .inputs import (
     weights_of_rows,
 )
 from .own_intercepts import intercepts_by_group
-from .raw_clients import RawClients, RawTableClients, agree_on_encoding
 from .report import sent_of
 from .session import Announce, Report, Session, announce_nothing, round_in_words
 from .settings import FitSettings
 from .small_cells import WHAT_SMALL_CELLS_BECOME, fill_small_cells_of_groups, is_small
+from .standardization import agree_on_encoding
 from .weighted_loss import advise_on_rates, rows_counted
 
 
