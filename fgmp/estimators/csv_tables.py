@@ -14,6 +14,7 @@ from ..sparse_model import Array
 
 _TRUTHS = {"true": 1.0, "false": 0.0}
 _MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none"}
+_EXPECTED = "expected a number, True or False"
 _N_SHOWN = 10
 # Text that begins with one of these is a formula to a spreadsheet.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -39,8 +40,7 @@ class CsvTable:
 
     def texts(self, name: str) -> list[str]:
         """Return the cells of a column, or raise a ValueError if one is empty."""
-        column = self._index_of(name)
-        texts = [row[column] for row in self.rows]
+        texts = self._cells(name)
         for index, text in enumerate(texts):
             if not text.strip():
                 raise ValueError(f"{self._location(index, name)} is empty; expected a value")
@@ -57,49 +57,40 @@ class CsvTable:
             If a cell is empty, marked as missing, or no finite number. The message names its row
             and column, and does not show it.
         """
-        columns = [self._index_of(name) for name in names]
-        numbers = np.empty((len(self.rows), len(names)))
-        for index, row in enumerate(self.rows):
-            for position, column in enumerate(columns):
-                value = _number(row[column])
-                if value is None:
-                    raise ValueError(self._problem(index, names[position], row[column]))
-                numbers[index, position] = value
-        return numbers
+        values = self.values(names)
+        for index, row in enumerate(values.tolist()):
+            if None in row:
+                where = self._location(index, names[row.index(None)])
+                raise ValueError(f"{where} is missing; {_EXPECTED}")
+        return values.astype(np.float64)
 
-    def values(self, names: Sequence[str], categories: Sequence[str]) -> Array:
+    def values(self, names: Sequence[str], categories: Sequence[str] = ()) -> Array:
         """Return the cells of some columns as objects, and None where one is marked as missing.
 
         A cell of a category is a text, and any other a number; errors are those of `numbers`.
         """
         values = np.empty((len(self.rows), len(names)), object)
         for position, name in enumerate(names):
-            column = self._index_of(name)
-            for index, row in enumerate(self.rows):
-                text = row[column].strip()
+            for index, cell in enumerate(self._cells(name)):
+                text = cell.strip()
                 if text.lower() in _MISSING:
                     continue
-                value: object = text if name in categories else _number(text)
+                value = text if name in categories else _number(text)
                 if value is None:
-                    raise ValueError(self._problem(index, name, text))
+                    where = self._location(index, name)
+                    raise ValueError(f"{where} is not finite, or no number; {_EXPECTED}")
                 values[index, position] = value
         return values
 
-    def _problem(self, index: int, name: str, text: str) -> str:
-        """Return the message for a cell that is no number."""
-        problem = "is not finite, or no number"
-        if text.strip().lower() in _MISSING:
-            problem = "is missing"
-        return f"{self._location(index, name)} {problem}; expected a number, True or False"
-
-    def _index_of(self, name: str) -> int:
-        """Return the index of a column, or raise a ValueError if its name is not there once."""
+    def _cells(self, name: str) -> list[str]:
+        """Return the cells of a column, or raise a ValueError if its name is not there once."""
         count = self.names.count(name)
         if count == 0:
             raise ValueError(f"the table has no column {name!r}; {self._columns_in_words()}")
         if count > 1:
             raise ValueError(f"the table has {count} columns {name!r}; expected one")
-        return self.names.index(name)
+        column = self.names.index(name)
+        return [row[column] for row in self.rows]
 
     def _columns_in_words(self) -> str:
         """Return the names of the columns in words, unless the first line holds data."""
@@ -142,34 +133,32 @@ def read_csv(file: Iterable[str], header: bool = True) -> CsvTable:
     >>> table.numbers(["smokes", "age"]).tolist(), table.texts("site")
     ([[1.0, 61.0], [0.0, 45.0]], ['north', 'coast'])
     """
-    rows, lines = _rows_and_lines(file)
-    while rows and not rows[-1]:  # empty lines at the end
-        rows.pop()
+    lines = _lines_and_cells(file)
+    while lines and not lines[-1][1]:  # empty lines at the end
         lines.pop()
-    if not rows:
+    if not lines:
         raise ValueError("the table is empty; expected a line with the names of its columns")
 
-    width = len(rows[0])
-    for line, cells in zip(lines, rows, strict=True):
-        if len(cells) != width:
+    names = lines[0][1]
+    for line, cells in lines:
+        if len(cells) != len(names):
             raise ValueError(
-                f"line {line} of the table has {len(cells)} cells; expected {width}, as the first "
-                "line"
+                f"line {line} of the table has {len(cells)} cells; expected {len(names)}, as the "
+                "first line"
             )
-    if not header:
-        return CsvTable(tuple(map(str, range(width))), tuple(rows), tuple(lines))
-    return CsvTable(tuple(name.strip() for name in rows[0]), tuple(rows[1:]), tuple(lines[1:]))
+    if header:
+        del lines[0]
+    else:
+        names = tuple(map(str, range(len(names))))
+    rows = tuple(cells for _, cells in lines)
+    return CsvTable(tuple(map(str.strip, names)), rows, tuple(line for line, _ in lines))
 
 
-def _rows_and_lines(file: Iterable[str]) -> tuple[list[tuple[str, ...]], list[int]]:
-    """Return the cells of each row, and the line in which it ends."""
+def _lines_and_cells(file: Iterable[str]) -> list[tuple[int, tuple[str, ...]]]:
+    """Return for each row the line in which it ends, and its cells."""
     reader = csv.reader(_without_byte_order_mark(file), strict=True)
-    rows: list[tuple[str, ...]] = []
-    lines: list[int] = []
     try:
-        for row in reader:
-            rows.append(tuple(row))
-            lines.append(reader.line_num)
+        return [(reader.line_num, tuple(cells)) for cells in reader]
     except csv.Error as error:
         raise ValueError(
             f"the table cannot be read as CSV near line {reader.line_num}: {error}"
@@ -178,7 +167,6 @@ def _rows_and_lines(file: Iterable[str]) -> tuple[list[tuple[str, ...]], list[in
         raise ValueError(
             f"the table is no text in {error.encoding.upper()} near line {reader.line_num + 1}"
         ) from error
-    return rows, lines
 
 
 def is_number(text: str) -> bool:
