@@ -8,6 +8,7 @@ other. What passes both predicts finite numbers and has a summary.
 import json
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,13 @@ from .covariance import Covariance
 from .encoding import column_keys, level_of
 from .fitted import LinearModel
 from .model_reading import Columns, Model, columns_of, model_of
-from .model_schema import Attributes, CovarianceParts, Lists, Parameters, check_content
+from .model_schema import Attributes, CovarianceParts, Lists, Parameters, Part, check_content
 
 _FORMAT = "fgmp model 1"
 # Parameters that name columns, of which one may be called "inf".
 _OF_COLUMNS = ("always_include", "categories")
-_JSON_TYPES = (str, int, float, bool)
+_JSON_TYPES = (str, int, float, bool, type(None))
+_GENERATORS = (np.random.RandomState, np.random.Generator)
 
 
 def model_to_json(model: LinearModel, kinds: Iterable[type[LinearModel]]) -> str:
@@ -52,18 +54,10 @@ def model_to_json(model: LinearModel, kinds: Iterable[type[LinearModel]]) -> str
         "parameters": {
             name: _encode_parameter(name, value)
             for name, value in model.get_params(deep=False).items()
-            if name in Parameters.model_fields and _is_plain(value)
+            if name in Parameters.model_fields and not isinstance(value, _GENERATORS)
         },
-        "attributes": {
-            name: _encode(getattr(model, name))
-            for name in Attributes.model_fields
-            if hasattr(model, name)
-        },
-        "lists": {
-            name: _json_values(name, getattr(model, name))
-            for name in Lists.model_fields
-            if hasattr(model, name)
-        },
+        "attributes": _fields_of(Attributes, model),
+        "lists": _fields_of(Lists, model),
         "coefficients": [
             {"column": j, "name": columns.name(j), "values": coefficients[:, j].tolist()}
             for j in used.tolist()
@@ -71,18 +65,16 @@ def model_to_json(model: LinearModel, kinds: Iterable[type[LinearModel]]) -> str
         "intercept": np.atleast_1d(model.intercept_).tolist(),
     }
     if hasattr(model, "intercepts_"):
-        groups = _json_values("intercepts_", list(model.intercepts_))
-        intercepts = [np.asarray(value).tolist() for value in model.intercepts_.values()]
-        content["intercepts"] = [list(pair) for pair in zip(groups, intercepts, strict=True)]
+        content["intercepts"] = [
+            [_encode("intercepts_", group), np.asarray(value).tolist()]
+            for group, value in model.intercepts_.items()
+        ]
     if hasattr(model, "encoding_"):
         content["encoding"] = model.encoding_.to_settings()
     if hasattr(model, "covariance_"):
         content["covariance"] = _encode_covariance(model.covariance_, columns)
     if hasattr(model, "cv_"):
-        table = {
-            name: [_encode(value) for value in column.tolist()]
-            for name, column in model.cv_.table.items()
-        }
+        table = {name: _encode(name, column) for name, column in model.cv_.table.items()}
         content["cross_validation"] = {"folds": model.cv_.folds, **table}
     content["exchanges"] = [list(sent) for sent in getattr(model, "exchanges_", ())]
     try:
@@ -113,44 +105,29 @@ def read_model(text: str | bytes, kinds: Iterable[type[Model]]) -> Model:
 
 def _encode_covariance(covariance: Covariance, columns: Columns) -> dict[str, Any]:
     """Return a covariance as JSON; deviations of its own columns only, with their names."""
-    used = np.unique(covariance.columns[covariance.columns >= 0]).tolist()
-    encoded: dict[str, Any] = {}
-    for name, field in CovarianceParts.model_fields.items():
-        value = getattr(covariance, name)
-        if value is not None or field.is_required():
-            encoded[name] = _encode(value)
-    encoded["deviations"] = [
-        {
-            "column": column,
-            "name": columns.name(column),
-            "value": float(covariance.deviations[column]),
-        }
-        for column in used
+    used = np.unique(covariance.columns[covariance.columns >= 0])
+    deviations = [
+        {"column": j, "name": columns.name(j), "value": float(covariance.deviations[j])}
+        for j in used.tolist()
     ]
-    return encoded
+    fields = _fields_of(CovarianceParts, replace(covariance, deviations=used))
+    return {**fields, "deviations": deviations}
 
 
-def _json_values(name: str, values: Any) -> list[Any]:
-    """Return labels or names as a list of values that JSON has, or raise a ValueError."""
-    plain = values.tolist() if isinstance(values, np.ndarray) else list(values)
-    for value in plain:
-        if not isinstance(value, _JSON_TYPES):
-            raise ValueError(
-                f"{name} holds a value of type {type(value).__name__}; expected text, numbers or "
-                "truths, which JSON has"
-            )
-    return plain
-
-
-def _is_plain(value: object) -> bool:
-    """Return whether a parameter is data; a generator as `random_state` is none."""
-    return not isinstance(value, (np.random.RandomState, np.random.Generator))
+def _fields_of(part: type[Part], holder: object) -> dict[str, Any]:
+    """Return the fields of a part of a file from the attributes of the same names."""
+    values = {name: _encode(name, getattr(holder, name, None)) for name in part.model_fields}
+    return {
+        name: value
+        for name, value in values.items()
+        if value is not None or part.model_fields[name].is_required()
+    }
 
 
 def _encode_parameter(name: str, value: object) -> Any:
     """Return a parameter as JSON: columns as a list, and with it the levels of each, if given."""
     if name not in _OF_COLUMNS or value is None:
-        return _encode(value)
+        return _encode(name, value)
     if not isinstance(value, Mapping):
         return column_keys(name, value)
     keys = column_keys(name, list(value))
@@ -158,14 +135,17 @@ def _encode_parameter(name: str, value: object) -> Any:
     return {"mapping": [list(pair) for pair in zip(keys, levels, strict=True)]}
 
 
-def _encode(value: object) -> Any:
-    """Return a word, a number or an array as JSON: infinity as a word, and nan as None."""
-    if isinstance(value, np.ndarray):
-        return np.where(np.isnan(value), np.array(None, object), value.astype(object)).tolist()
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    if isinstance(value, float) and math.isinf(value):
-        return "inf"
+def _encode(name: str, value: Any) -> Any:
+    """Return words, numbers and arrays as JSON: infinity as a word, and nan as None."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_encode(name, item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else "inf"
+    if not isinstance(value, _JSON_TYPES):
+        raise ValueError(
+            f"{name} holds a value of type {type(value).__name__}; expected text, numbers or "
+            "truths, which JSON has"
+        )
     return value

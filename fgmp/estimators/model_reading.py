@@ -4,35 +4,28 @@ Each function makes one part of the model, and raises a ValueError that names th
 contradict each other. What a field may hold by itself has been checked by `model_schema`.
 """
 
-import math
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 from sklearn.base import is_classifier
 
 from .._support.validation import check_integer, short_repr
 from ..sparse_model import Array
 from .covariance import Covariance
-from .encoding import OTHER, Encoding, EncodingPlan, Variable
+from .encoding import OTHER, Encoding, EncodingPlan
 from .fitted import LinearModel, always_included, input_names, is_encoded
 from .inputs import as_random_state
 from .model_schema import (
-    Attributes,
     ColumnEntry,
     CovarianceParts,
     CrossValidation,
-    LevelsOfColumns,
     Lists,
-    Matrix,
     ModelFile,
-    Parameters,
 )
 from .selection_path import SparsityPath
 from .session import Sent
-
-_PATH_COLUMNS = ("sparsity", "C", "score", "standard_error")
 
 # A file is short whatever number of columns it claims. What would take more than half a gigabyte,
 # most of it zeros, is refused before it is made.
@@ -76,14 +69,15 @@ def model_of(file: ModelFile, kinds: Iterable[type[Model]]) -> Model:
     """
     kind = next(kind for kind in kinds if kind.__name__ == file.estimator)
     model = kind()
-    model.set_params(**_parameters_of(file.parameters))
+    given = file.parameters.model_fields_set
+    model.set_params(**{name: value for name, value in file.parameters if name in given})
     model._check_parameters()
     as_random_state(model.random_state)
 
     model.fgmp_version_ = file.fgmp
-    for name in Attributes.model_fields:
-        if getattr(file.attributes, name) is not None:
-            setattr(model, name, getattr(file.attributes, name))
+    for name, value in file.attributes:
+        if value is not None:
+            setattr(model, name, value)
     _set_labels(model, file.lists)
     _set_encoding(model, file)
     columns = columns_of(model)
@@ -97,16 +91,6 @@ def model_of(file: ModelFile, kinds: Iterable[type[Model]]) -> Model:
     return model
 
 
-def _parameters_of(parameters: Parameters) -> dict[str, Any]:
-    """Return the parameters that a file has, as an estimator takes them."""
-    values = {name: getattr(parameters, name) for name in parameters.model_fields_set}
-    if values["C"] == "inf":
-        values["C"] = math.inf
-    if isinstance(parameters.categories, LevelsOfColumns):
-        values["categories"] = dict(parameters.categories.mapping)
-    return values
-
-
 def _set_labels(model: LinearModel, lists: Lists) -> None:
     """Set labels, groups and names of columns."""
     if is_classifier(model) != (lists.classes_ is not None):
@@ -117,12 +101,7 @@ def _set_labels(model: LinearModel, lists: Lists) -> None:
     for name in ("groups_", "missing_", "classes_"):
         values = getattr(lists, name)
         if values is not None:
-            setattr(model, name, _labels(f"lists.{name}", values))
-    if lists.classes_ is not None and any(b <= a for a, b in pairwise(model.classes_.tolist())):
-        raise ValueError(
-            f"lists.classes_ is {short_repr(lists.classes_)}; expected the labels in increasing "
-            "order, which the coefficients have"
-        )
+            setattr(model, name, np.asarray(values))
     in_both = set(lists.missing_) & set(lists.groups_)
     if in_both:
         raise ValueError(
@@ -141,18 +120,6 @@ def _set_labels(model: LinearModel, lists: Lists) -> None:
     model.feature_names_in_ = np.asarray(names, object)
 
 
-def _labels(field: str, values: list[Any]) -> Array:
-    """Return different labels of one kind, text or numbers, as an array."""
-    array = np.asarray(values)
-    is_text = [isinstance(value, str) for value in values]
-    has_kinds = any(is_text) and not all(is_text)
-    if has_kinds or len(set(values)) < len(values) or array.tolist() != values:
-        raise ValueError(
-            f"{field} is {short_repr(values)}; expected different labels, all text or all numbers"
-        )
-    return array
-
-
 def _set_encoding(model: LinearModel, file: ModelFile) -> None:
     """Set the encoding, which has to be that of the columns, and of what parameters ask for."""
     if is_encoded(model) != (file.encoding is not None):
@@ -162,10 +129,8 @@ def _set_encoding(model: LinearModel, file: ModelFile) -> None:
         )
     if file.encoding is None:
         return
-    variables = tuple(
-        Variable(one.name, one.mean, one.has_indicator, tuple(one.levels), one.reference)
-        for one in file.encoding
-    )
+    encoding = Encoding.from_settings([dict(variable) for variable in file.encoding])
+    variables = encoding.variables
     found = [variable.name for variable in variables]
     # Before names are made for a number of columns that a file claims.
     if len(found) != model.n_features_in_ or found != input_names(model):
@@ -188,7 +153,7 @@ def _set_encoding(model: LinearModel, file: ModelFile) -> None:
                 f"encoding[{index}] has the levels {short_repr(sorted(levels))}; expected "
                 f"{short_repr(list(given))}, as parameters.categories says"
             )
-    model.encoding_ = Encoding(variables)
+    model.encoding_ = encoding
 
 
 def columns_of(model: LinearModel) -> Columns:
@@ -282,61 +247,56 @@ def _of_outputs(field: str, value: float | list[float], n_outputs: int) -> Array
 def _covariance_of(parts: CovarianceParts, model: LinearModel, columns: Columns) -> Covariance:
     """Return the covariance in a file."""
     k = len(parts.columns)
+    n_classes = len(model.classes_) if is_classifier(model) else 0
+    shapes: dict[str, tuple[int, ...]] = {
+        "columns": (k,),
+        "outputs": (k,),
+        "values": (k,),
+        "model_based": (k, k),
+        "by_group": (k, k),
+        "class_rows": (n_classes,),
+        "indicator_shares": (k,),
+    }
+    fields = dict(parts)
+    for field, shape in shapes.items():
+        dtype = np.intp if field in ("columns", "outputs") else np.float64
+        fields[field] = _array(f"covariance.{field}", fields[field], shape, dtype)
+    for field in ("degrees_of_freedom", "dispersion"):
+        fields[field] = np.nan if fields[field] is None else fields[field]
+
     n_outputs = len(np.atleast_2d(model.coef_))
-    for field in ("outputs", "values", "indicator_shares"):
-        entries = getattr(parts, field)
-        if entries is not None and len(entries) != k:
-            raise ValueError(f"covariance.{field} has not {k} entries, as covariance.columns has")
-    pairs = list(zip(parts.columns, parts.outputs, strict=True))
     if max(parts.columns) >= columns.n_columns or max(parts.outputs) >= n_outputs:
         raise ValueError(
             "covariance.columns or covariance.outputs has one that the model does not have"
         )
-    if len(set(pairs)) < k:
+    if len(set(zip(parts.columns, parts.outputs, strict=True))) < k:
         raise ValueError(
             "covariance.columns and covariance.outputs have a coefficient twice; expected it once"
         )
-    for field in ("model_based", "by_group"):
-        _check_size(field, getattr(parts, field), k)
-    fields = _covariance_fields(parts)
     _check_variances(parts.why_not_by_group, fields["model_based"], fields["by_group"])
 
     _check_columns("covariance.deviations", parts.deviations, columns)
-    fields["deviations"] = np.full(columns.n_columns, np.nan)
-    for entry in parts.deviations:
-        fields["deviations"][entry.column] = entry.value
-    if {entry.column for entry in parts.deviations} != {*parts.columns} - {-1}:
+    deviations = {entry.column: entry.value for entry in parts.deviations}
+    if deviations.keys() != {*parts.columns} - {-1}:
         raise ValueError("covariance.deviations is of other columns than covariance.columns")
-    n_classes = len(model.classes_) if is_classifier(model) else 0
-    if parts.class_rows is not None and len(parts.class_rows) != n_classes:
-        raise ValueError(
-            f"covariance.class_rows has {len(parts.class_rows)} numbers; expected one for each of "
-            f"{n_classes} classes"
-        )
+    fields["deviations"] = np.full(columns.n_columns, np.nan)
+    fields["deviations"][list(deviations)] = list(deviations.values())
     return Covariance(**fields)
 
 
-def _covariance_fields(parts: CovarianceParts) -> dict[str, Any]:
-    """Return the fields of a covariance but for the deviations: arrays, with nan for null."""
-    fields: dict[str, Any] = {}
-    for field in CovarianceParts.model_fields:
-        value = getattr(parts, field)
-        if isinstance(value, list) and field != "deviations":
-            value = np.array(value, np.intp if field in ("columns", "outputs") else np.float64)
-        fields[field] = value
-    for field in ("degrees_of_freedom", "dispersion"):
-        if fields[field] is None:
-            fields[field] = math.nan
-    return fields
-
-
-def _check_size(field: str, rows: Matrix | None, k: int) -> None:
-    """Check that a matrix, if there is one, is square and of k rows."""
-    if rows is not None and [len(row) for row in rows] != [k] * k:
+def _array(
+    field: str, values: list[Any] | None, shape: tuple[int, ...], dtype: DTypeLike
+) -> Array | None:
+    """Return numbers, or the rows of a matrix, as an array with nan for null; None for None."""
+    if values is None:
+        return None
+    has_other_rows = any(isinstance(row, list) and len(row) != shape[-1] for row in values)
+    if len(values) != shape[0] or has_other_rows:
         raise ValueError(
-            f"covariance.{field} has other sizes; expected {k} rows and columns, as "
-            "covariance.columns says"
+            f"{field} has {len(values)} numbers, or rows; expected the shape {shape}, as "
+            "covariance.columns and lists.classes_ say"
         )
+    return np.array(values, dtype)
 
 
 def _check_variances(why_not_by_group: str, model_based: Array, by_group: Array | None) -> None:
@@ -349,16 +309,14 @@ def _check_variances(why_not_by_group: str, model_based: Array, by_group: Array 
             f"covariance.why_not_by_group is {short_repr(why_not_by_group)}; expected a reason "
             "without covariance.by_group, and none with it"
         )
-    if by_group is None:
-        return
     allowed = _ROUNDING_OF_VARIANCES * np.nan_to_num(variances)
-    if (by_group.diagonal() < -allowed).any():
+    if by_group is not None and (by_group.diagonal() < -allowed).any():
         raise ValueError("covariance.by_group has a negative variance")
 
 
 def _path_of(choice: CrossValidation, columns: Columns) -> SparsityPath:
     """Return how the sparsity, or C, was chosen."""
-    table = {name: np.array(getattr(choice, name)) for name in _PATH_COLUMNS}
+    table = {name: np.array(column) for name, column in choice if isinstance(column, list)}
     for name, column in table.items():
         if len(column) != len(choice.sparsity):
             raise ValueError(

@@ -5,8 +5,10 @@ is checked in `model_files`.
 """
 
 import math
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -35,6 +37,21 @@ def _check_label(value: object) -> Any:
     raise ValueError("expected text, a truth, or a finite number of 64 bits")
 
 
+def _check_labels(values: list[Any]) -> list[Any]:
+    """Return labels as they are if they are different, and of one kind."""
+    kinds = {isinstance(value, str) for value in values}
+    if len(kinds) > 1 or len(set(values)) < len(values) or np.asarray(values).tolist() != values:
+        raise ValueError("expected different labels, all text or all numbers")
+    return values
+
+
+def _check_order(values: list[Any]) -> list[Any]:
+    """Return labels as they are if they increase."""
+    if any(after <= before for before, after in pairwise(values)):
+        raise ValueError("expected the labels in increasing order, which the coefficients have")
+    return values
+
+
 def _from_word(value: object) -> Any:
     """Return infinity for the word that stands for it, because JSON has no such number."""
     return math.inf if value == "inf" else value
@@ -48,6 +65,7 @@ Positive = Annotated[float, Field(gt=0, le=_LARGEST)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Strength = Annotated[float, Field(gt=0, allow_inf_nan=True), BeforeValidator(_from_word)]
 Label = Annotated[Any, AfterValidator(_check_label)]
+Labels = Annotated[list[Label], AfterValidator(_check_labels)]
 # A matrix is a list of its rows, with null where there is no number.
 Matrix = list[list[float | None]]
 
@@ -69,6 +87,13 @@ class LevelsOfColumns(Part):
 
     mapping: list[Annotated[tuple[str | int, list[Label]], Field(strict=False)]]
 
+    def as_mapping(self) -> dict[str | int, list[Any]]:
+        """Return the levels by column, as an estimator takes them."""
+        return dict(self.mapping)
+
+
+LevelsByColumn = Annotated[LevelsOfColumns, AfterValidator(LevelsOfColumns.as_mapping)]
+
 
 class Parameters(Part):
     """The parameters that say what a model is; the estimator itself checks their values.
@@ -81,7 +106,7 @@ class Parameters(Part):
     fit_intercept: bool | str
     standardize: bool | str
     polish: bool
-    C: float | str
+    C: Annotated[Strength | str, Field(union_mode="left_to_right")]
     secure: bool
     min_rows: PositiveCount
     folds: str
@@ -89,7 +114,7 @@ class Parameters(Part):
     loss: str = "squared"
     missing: str = "error"
     always_include: str | int | list[str | int] | None = None
-    categories: list[str | int] | LevelsOfColumns | None = None
+    categories: list[str | int] | LevelsByColumn | None = None
     random_state: int | None = None
 
 
@@ -108,9 +133,9 @@ class Attributes(Part):
 class Lists(Part):
     """Fitted attributes that are lists of labels or names."""
 
-    groups_: Annotated[list[Label], Field(min_length=1)]
-    missing_: list[Label] = []
-    classes_: Annotated[list[Label], Field(min_length=2)] | None = None
+    groups_: Annotated[Labels, Field(min_length=1)]
+    missing_: Labels = []
+    classes_: Annotated[Labels, Field(min_length=2), AfterValidator(_check_order)] | None = None
     feature_names_in_: list[str] | None = None
 
 
