@@ -313,6 +313,10 @@ ESTIMATORS = {
     r"^X contains NaN: values are missing in the columns \['b'\]": lambda: fit(
         X=COLUMNS.assign(b=NULLABLE)
     ),
+    r"^X contains NaN: values are missing in the columns \[3\];": lambda: fit(
+        X=changed(changed(X, (2, 3), np.nan), (1, 4), np.inf)
+    ),
+    r"^X has 0 columns; expected at least one$": lambda: fit(X=COLUMNS[[]], missing="indicator"),
     r"^Complex data not supported: X has dtype complex128; expected real": lambda: fit(X=X * 1j),
     r"^Complex data not supported: X has dtype complex128; expected": lambda: fit(
         X=sparse.csr_array(X * 1j)

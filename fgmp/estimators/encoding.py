@@ -440,8 +440,9 @@ class EncodingPlan:
                 "X is sparse; expected a dense table with categories, or missing='indicator'"
             )
         columns = _columns_of(X)
-        if len(columns) != len(self.names):
-            raise ValueError(f"X has {len(columns)} columns; expected {len(self.names)}")
+        if not columns or len(columns) != len(self.names):
+            expected = len(self.names) or "at least one"
+            raise ValueError(f"X has {len(columns)} columns; expected {expected}")
         table = RawTable(
             tuple(
                 _levels_of(column) if index in self.categories else _numbers_of(name, column)
@@ -545,12 +546,7 @@ class EncodingPlan:
 
     def to_settings(self) -> dict[str, Any]:
         """Return the plan for JSON."""
-        return {
-            "names": list(self.names),
-            "categories": list(self.categories),
-            "levels": [[index, list(levels)] for index, levels in self.levels.items()],
-            "missing": self.missing,
-        }
+        return {**asdict(self), "levels": list(self.levels.items())}
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> EncodingPlan:

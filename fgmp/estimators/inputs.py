@@ -105,17 +105,6 @@ def _are_at_odds(index: Any, other: Any) -> bool:
     return not is_counted or set(index) == set(other)
 
 
-def columns_not_finite(X: Any) -> Array:
-    """Return a mask of the columns that hold nan or infinite numbers."""
-    found = check_array(X, accept_sparse="csc", ensure_all_finite=False)
-    if issparse(found):
-        is_bad = ~np.isfinite(found.data)
-        bad = type(found)((is_bad, found.indices, found.indptr), shape=found.shape)
-    else:
-        bad = ~np.isfinite(found)
-    return np.asarray(np.asarray(bad.sum(axis=0)).reshape(-1) > 0)
-
-
 def refuse_overflow(X: Any, y: Array | None, name_columns: NameColumns) -> None:
     """Raise a ValueError if sums of squares, which a fit consists of, exceed all floats.
 
@@ -134,27 +123,22 @@ def refuse_overflow(X: Any, y: Array | None, name_columns: NameColumns) -> None:
         "no float holds the sum of their squares; expected smaller numbers, and rows without marks "
         "for no data"
     )
-    if y is not None and not np.isfinite(_sum_of_squares(y.astype(np.float64, copy=False))):
+    if y is not None and not np.isfinite(_sums_of_squares(y.astype(np.float64)[:, None])).all():
         raise ValueError(f"y holds numbers as large as {np.abs(y).max():.2g}: {expected}")
     if X.dtype != np.float64:  # squares of float32 are summed in float64
         return
-    if np.isfinite(_sum_of_squares(X.data if issparse(X) else X)):
-        return
-
-    # The sum over all columns may overflow although none of them does.
-    with np.errstate(over="ignore"):
-        squares = X.multiply(X).sum(axis=0) if issparse(X) else np.einsum("ij,ij->j", X, X)
-    is_too_large = ~np.isfinite(np.asarray(squares).reshape(-1))
+    is_too_large = ~np.isfinite(_sums_of_squares(X))
     if is_too_large.any():
         names = name_columns(is_too_large, N_NAMED)
         raise ValueError(f"X holds in the columns {names} numbers so large that {expected}")
 
 
-def _sum_of_squares(values: Array) -> float:
-    """Return the sum of the squares of all entries, infinite if it overflows."""
-    axes = "ij"[: values.ndim]
+def _sums_of_squares(X: Any) -> Array:
+    """Return the sum of squares of each column: nan with a nan in it, infinite if it overflows."""
     with np.errstate(over="ignore"):
-        return float(np.einsum(f"{axes},{axes}->", values, values))
+        if issparse(X):
+            return np.bincount(X.indices, X.data**2, X.shape[1])
+        return np.asarray(np.einsum("ij,ij->j", X, X))
 
 
 # The rows of an estimator.
@@ -175,12 +159,16 @@ def validated(model: LinearModel, X: Any, y: Any = "no_validation", **options: A
         message = str(error)
         if "X contains NaN" not in message and "X contains infinity" not in message:
             raise
-        names = names_of_columns(model, columns_not_finite(X), N_NAMED)
+        squares = _sums_of_squares(
+            check_array(X, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
+        )
         if "NaN" in message:
+            names = names_of_columns(model, np.isnan(squares), N_NAMED)
             raise ValueError(
                 f"X contains NaN: values are missing in the columns {names}; expected none, or a "
                 "fit with missing='indicator'"
             ) from None
+        names = names_of_columns(model, np.isinf(squares), N_NAMED)
         raise ValueError(
             f"X contains infinity in the columns {names}; expected finite numbers"
         ) from None
