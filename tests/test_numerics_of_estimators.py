@@ -474,7 +474,7 @@ def test_rows_in_their_own_units_are_those_of_each_group(are_neighbours):
     weights[[3, 17]] = 0  # these rows take no part
     taken = [(groups == group) & (weights > 0) for group in range(3)]
 
-    rows = FederatedTable(X, y, weights, groups, fgmp.SquaredLoss()).transport()
+    rows = FederatedTable(X, y, weights, groups, fgmp.SquaredLoss(), 1, weights).transport()
     x = rng.standard_normal(4)
     expected = [np.mean((y[mask] - X[mask] @ x) ** 2) / 2 for mask in taken]
     indices, objectives = rows.objectives(x)

@@ -261,7 +261,8 @@ def fit_sites(model, seed, report):
     """Fit to clients whose rows are elsewhere, as `fgmp.flower.fit_over` does."""
     X, y, groups = problem("own intercepts", seed)
     labels, codes = np.unique(groups, return_inverse=True)
-    clients = FederatedTable(X.to_numpy(), y, np.ones(len(y)), codes, SquaredLoss())
+    ones = np.ones(len(y))
+    clients = FederatedTable(X.to_numpy(), y, ones, codes, SquaredLoss(), 1, ones)
     return model.fit_sites(clients, labels.tolist(), list(X.columns), None, report)
 
 

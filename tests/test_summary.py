@@ -545,7 +545,8 @@ def test_rows_are_counted_client_by_client_and_draw_by_draw():
         (weights, np.bincount(groups, weights)),
         (weights * np.where(groups == 4, 1e-6, 0.5), np.bincount(groups)),
     ):
-        clients = FederatedTable(X, y, passed.astype(float), groups, fgmp.SquaredLoss())
+        of_rows = rows_counted(passed)
+        clients = FederatedTable(X, y, passed, groups, fgmp.SquaredLoss(), 1, of_rows)
         np.testing.assert_array_equal(clients.counted, counted)
         resampled = ResampledClients(clients, drawn)
         np.testing.assert_array_equal(resampled.counted, (counted * drawn)[drawn > 0])

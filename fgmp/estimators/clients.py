@@ -94,9 +94,8 @@ class Standardization:
         """Return the standardization that `to_settings` was called on; None for None."""
         if settings is None:
             return None
-        arrays = {
-            name: np.asarray(settings[name]) for name in ("factors", "centre", "null_intercept")
-        }
+        # A list in JSON was an array.
+        arrays = {name: np.asarray(one) for name, one in settings.items() if isinstance(one, list)}
         return cls(**{**settings, **arrays})
 
     def to_settings(self) -> dict[str, Any]:

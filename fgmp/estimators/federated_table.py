@@ -23,7 +23,7 @@ from .clients import FitClients, Fold, Standardization
 from .encoding import Encoding, RawTable
 from .folds import assign_folds
 from .profiled_loss import ProfiledLoss
-from .weighted_loss import WeightedLoss, rows_counted
+from .weighted_loss import WeightedLoss
 
 # The losses of numbers that an estimator takes, by name.
 LOSSES_OF_NUMBERS: dict[str, type[Loss]] = {"squared": SquaredLoss, "poisson": PoissonLoss}
@@ -152,11 +152,11 @@ class FederatedTable(FitClients):
         The group of each row. A group with a row of positive weight is a client.
     loss : Loss
         The loss of all clients.
-    min_rows : int, default 1
+    min_rows : int
         The smallest number of rows of a client that a sum may rest on.
-    counted : ndarray, shape (n_rows,), optional
-        The number of rows that each row stands for; by default that of `rows_counted`. It is given
-        where weights of classes are among the weights.
+    counted : ndarray, shape (n_rows,)
+        The number of rows that each row stands for (`rows_counted`), which weights of classes among
+        the weights do not tell.
     """
 
     def __init__(
@@ -166,15 +166,13 @@ class FederatedTable(FitClients):
         weights: Array,
         groups: IndexArray,
         loss: Loss,
-        min_rows: int = 1,
-        counted: Array | None = None,
+        min_rows: int,
+        counted: Array,
     ) -> None:
         self.min_rows = min_rows
         self.is_sparse = sparse.issparse(features)
         if self.is_sparse:
             features = SparseFeatures(features).stored  # canonical CSR
-        if counted is None:
-            counted = rows_counted(weights)
         weights = weights.astype(np.float64)
 
         order = np.flatnonzero(weights > 0)

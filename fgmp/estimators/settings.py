@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -144,16 +143,6 @@ class FitSettings:
         return float(self.counted.sum())
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """Precision of models and features."""
-        return self.info.dtype
-
-    @property
-    def has_intercept(self) -> bool:
-        """Whether there is an intercept, of all clients or of each."""
-        return bool(self.n_intercepts) or self.intercept_per_client
-
-    @property
     def centring(self) -> str:
         """The centre of squares: "client" (the means of each), "mean" (of all rows) or "zero"."""
         if self.intercept_per_client:
@@ -219,7 +208,7 @@ class FitSettings:
         """
         largest_block = 1 if self.block_of is None else max(Counter(self.block_of).values())
         n_coefficients = 3 * n_features * largest_block + len(self.always_include)
-        return min(n_coefficients, self.n_features) + self.has_intercept
+        return min(n_coefficients, self.n_features) + bool(self.parameters.fit_intercept)
 
     def n_chosen(self, model: SparseModel) -> int:
         """Return how many of the features to choose from are in a model."""

@@ -130,18 +130,16 @@ class UnitComparison(ClientSums):
     def found(self, state: State) -> list[UnusualColumn]:
         """Return the columns that are far off at some client."""
         sums = np.rint(state[-1]).astype(int)
-        has_spread = sums[0] > 0
-        counts = np.where(has_spread, sums[0], sums[1])
-        client_indices = np.full(self.n_columns, -1)
-        if self.with_ids:
-            client_indices = np.where(has_spread, sums[2], sums[3]) - 1
-        return [
-            UnusualColumn(column, count, client_index if count == 1 and self.with_ids else None)
-            for column, (count, client_index) in enumerate(
-                zip(counts.tolist(), client_indices.tolist(), strict=True)
-            )
-            if count
-        ]
+        # The spread, or the mean if no client finds the spread far off; ids are two rows below.
+        kinds = np.where(sums[0] > 0, 0, 1)
+        found = []
+        for column, kind in enumerate(kinds.tolist()):
+            count = int(sums[kind, column])
+            is_known = self.with_ids and count == 1
+            client_index = int(sums[2 + kind, column]) - 1 if is_known else None
+            if count:
+                found.append(UnusualColumn(column, count, client_index))
+        return found
 
 
 def _geometric_means(mean: Array) -> State:
