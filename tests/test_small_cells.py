@@ -12,6 +12,7 @@ from property_settings import repeatable
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
 import fgmp
+from fgmp.estimators import model_from_json
 from fgmp.estimators.client_sums import ClientSums, Sum
 from fgmp.estimators.encoding import RawTable
 from fgmp.estimators.report import form_of
@@ -418,6 +419,9 @@ def test_a_fit_says_how_many_rows_are_recoded_of_which_columns_and_groups(secure
     assert "rows of their group have (5 of dose, 1 of ward). predict takes" in str(
         model.summary().notes
     )
+    again = model_from_json(model.to_json())
+    assert again.n_rows_recoded_ == model.n_rows_recoded_
+    assert repr(again.summary()) == repr(model.summary())
     model.set_params(min_rows=1).fit(table, score > 0, groups)
     assert model.n_rows_recoded_ == {} and "Recoded" not in str(model.summary().notes)
 

@@ -141,6 +141,8 @@ def _encode(name: str, value: Any) -> Any:
         value = value.tolist()
     if isinstance(value, (list, tuple)):
         return [_encode(name, item) for item in value]
+    if isinstance(value, dict):
+        return {key: _encode(name, item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else "inf"
     if not isinstance(value, _JSON_TYPES):

@@ -119,15 +119,16 @@ class Parameters(Part):
 
 
 class Attributes(Part):
-    """Fitted attributes that are one number, or one word."""
+    """Fitted attributes that are one number, or one word, or a number for some of the columns."""
 
     n_features_in_: PositiveCount
     sparsity_: Count
     C_: Strength
     method_: Literal["fedgradmp", "shared", "all"]
     n_iter_: Count
-    # A fit over a network, or a file of an earlier version, does not have it.
+    # A fit over a network, or a file of an earlier version, does not have these.
     n_rows_left_out_: Count | None = None
+    n_rows_recoded_: dict[str, PositiveCount] | None = None
 
 
 class Lists(Part):
