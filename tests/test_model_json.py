@@ -13,6 +13,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 MODELS = {
     "logistic": (fgmp.FedGradMPClassifier(3), 2),
     "softmax": (fgmp.FedGradMPClassifier(2), 3),
+    "class weights": (fgmp.FedGradMPClassifier(3, class_weight={0: 1.0, 1: 2.5}), 2),
+    "balanced classes": (fgmp.FedGradMPClassifier(2, class_weight="balanced"), 3),
     "maximum likelihood": (fgmp.FedGradMPClassifier(3, C=np.inf), 2),
     "linear": (fgmp.FedGradMPRegressor("cv", sparsities=[1, 3], random_state=0), 0),
     "own intercepts": (fgmp.FedGradMPRegressor(3, fit_intercept="per_group"), 0),
@@ -38,6 +40,7 @@ def test_a_model_from_json_has_the_predictions_and_the_summary(name):
     if hasattr(model, "cv_"):
         assert again.cv_.chosen == model.cv_.chosen
     assert again.to_json() == model.to_json()
+    assert getattr(again, "class_weight", None) == getattr(model, "class_weight", None)
 
 
 def test_a_model_of_the_other_class_is_refused():

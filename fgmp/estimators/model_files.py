@@ -54,7 +54,9 @@ def model_to_json(model: LinearModel, kinds: Iterable[type[LinearModel]]) -> str
         "parameters": {
             name: _encode_parameter(name, value)
             for name, value in model.get_params(deep=False).items()
-            if name in Parameters.model_fields and not isinstance(value, _GENERATORS)
+            if name in Parameters.model_fields
+            and not isinstance(value, _GENERATORS)
+            and (name, value) != ("class_weight", None)  # as in a file of an earlier version
         },
         "attributes": _fields_of(Attributes, model),
         "lists": _fields_of(Lists, model),
@@ -125,14 +127,15 @@ def _fields_of(part: type[Part], holder: object) -> dict[str, Any]:
 
 
 def _encode_parameter(name: str, value: object) -> Any:
-    """Return a parameter as JSON: columns as a list, and with it the levels of each, if given."""
-    if name not in _OF_COLUMNS or value is None:
-        return _encode(name, value)
-    if not isinstance(value, Mapping):
+    """Return a parameter as JSON: columns as a list, and a mapping as pairs."""
+    if isinstance(value, Mapping):
+        pairs = list(value.items())
+        if name == "categories":
+            pairs = [(column, [level_of(level) for level in levels]) for column, levels in pairs]
+        return {"mapping": _encode(name, pairs)}
+    if name in _OF_COLUMNS and value is not None:
         return column_keys(name, value)
-    keys = column_keys(name, list(value))
-    levels = [[level_of(level) for level in of] for of in value.values()]
-    return {"mapping": [list(pair) for pair in zip(keys, levels, strict=True)]}
+    return _encode(name, value)
 
 
 def _encode(name: str, value: Any) -> Any:

@@ -87,12 +87,20 @@ class LevelsOfColumns(Part):
 
     mapping: list[Annotated[tuple[str | int, list[Label]], Field(strict=False)]]
 
-    def as_mapping(self) -> dict[str | int, list[Any]]:
-        """Return the levels by column, as an estimator takes them."""
-        return dict(self.mapping)
+
+class WeightsOfClasses(Part):
+    """Pairs of a label and its weight."""
+
+    mapping: list[Annotated[tuple[Label, Positive], Field(strict=False)]]
 
 
-LevelsByColumn = Annotated[LevelsOfColumns, AfterValidator(LevelsOfColumns.as_mapping)]
+def _as_mapping(pairs: LevelsOfColumns | WeightsOfClasses) -> dict[Any, Any]:
+    """Return pairs as an estimator takes them."""
+    return dict(pairs.mapping)
+
+
+LevelsByColumn = Annotated[LevelsOfColumns, AfterValidator(_as_mapping)]
+WeightsByClass = Annotated[WeightsOfClasses, AfterValidator(_as_mapping)]
 
 
 class Parameters(Part):
@@ -115,6 +123,7 @@ class Parameters(Part):
     missing: str = "error"
     always_include: str | int | list[str | int] | None = None
     categories: list[str | int] | LevelsByColumn | None = None
+    class_weight: Literal["balanced"] | WeightsByClass | None = None
     random_state: int | None = None
 
 
