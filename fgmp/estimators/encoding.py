@@ -248,6 +248,10 @@ class Encoding:
                     )
                 meanings[name] = meaning
 
+    def categories(self) -> tuple[int, ...]:
+        """Return the variables that are categories."""
+        return tuple(index for index, one in enumerate(self.variables) if one.is_category)
+
     def column_names(self) -> list[str]:
         """Return the names of the columns of numbers."""
         return [name for variable in self.variables for name in variable.columns()]
@@ -309,11 +313,8 @@ class Encoding:
         >>> model.encoding_.transform([[float("nan"), "B"]]).tolist()
         [[2.0, 1.0, 1.0]]
         """
-        categories = [
-            index for index, variable in enumerate(self.variables) if variable.is_category
-        ]
         names = tuple(variable.name for variable in self.variables)
-        plan = EncodingPlan(names, tuple(categories), {}, missing)
+        plan = EncodingPlan(names, self.categories(), {}, missing)
         return self.encode(plan.read(X))
 
     def encode(self, table: RawTable) -> Array:
@@ -610,20 +611,17 @@ def category_keys(categories: Any) -> list[Any]:
 
 def columns_of_names(argument: str, wanted: Any, names: Sequence[str]) -> list[int]:
     """Return the indices of columns that are given by name or index, or raise a ValueError."""
+    bounds = {"at_least": 0, "at_most": len(names) - 1}
     indices = []
     for key in column_keys(argument, wanted):
-        if isinstance(key, str):
-            if key not in names:
-                raise ValueError(
-                    f"{argument} has {key!r}; expected names of columns, which are "
-                    f"{preview(list(names), _N_NAMED)}"
-                )
+        if not isinstance(key, str):
+            indices.append(check_integer(argument, key, **bounds, why="the last column"))
+        elif key in names:
             indices.append(list(names).index(key))
         else:
-            indices.append(
-                check_integer(
-                    argument, key, at_least=0, at_most=len(names) - 1, why="the last column"
-                )
+            raise ValueError(
+                f"{argument} has {key!r}; expected names of columns, which are "
+                f"{preview(list(names), _N_NAMED)}"
             )
     if len(set(indices)) < len(indices):
         raise ValueError(f"{argument} is {short_repr(wanted)}; expected each column once")

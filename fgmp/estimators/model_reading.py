@@ -139,11 +139,10 @@ def _set_encoding(model: LinearModel, file: ModelFile) -> None:
             f"{model.n_features_in_} columns of lists.feature_names_in_, or x0, x1, ..."
         )
     plan = EncodingPlan.of(found, model.categories, model.missing)
-    categories = tuple(index for index, one in enumerate(variables) if one.is_category)
-    if plan.categories != categories:
+    if plan.categories != encoding.categories():
         raise ValueError(
-            f"encoding has the categories {short_repr([found[index] for index in categories])}; "
-            f"expected {short_repr([found[index] for index in plan.categories])}, as "
+            f"encoding has the categories {short_repr([found[j] for j in encoding.categories()])}; "
+            f"expected {short_repr([found[j] for j in plan.categories])}, as "
             "parameters.categories says"
         )
     for index, given in plan.levels.items():
@@ -182,9 +181,8 @@ def _check_sparsities(model: LinearModel, columns: Columns) -> None:
 
 def _set_coefficients(model: LinearModel, file: ModelFile, columns: Columns) -> None:
     """Set coefficients and intercepts of a model whose labels and columns are known."""
-    n_outputs = 1
-    if is_classifier(model) and len(model.classes_) > 2:
-        n_outputs = len(model.classes_)
+    n_classes = len(getattr(model, "classes_", ()))
+    n_outputs = n_classes if n_classes > 2 else 1
     if n_outputs * columns.n_columns > _MOST_COEFFICIENTS:
         raise ValueError(
             f"attributes.n_features_in_ is {model.n_features_in_}, with {n_outputs} classes in "
@@ -247,16 +245,10 @@ def _of_outputs(field: str, value: float | list[float], n_outputs: int) -> Array
 def _covariance_of(parts: CovarianceParts, model: LinearModel, columns: Columns) -> Covariance:
     """Return the covariance in a file."""
     k = len(parts.columns)
-    n_classes = len(model.classes_) if is_classifier(model) else 0
-    shapes: dict[str, tuple[int, ...]] = {
-        "columns": (k,),
-        "outputs": (k,),
-        "values": (k,),
-        "model_based": (k, k),
-        "by_group": (k, k),
-        "class_rows": (n_classes,),
-        "indicator_shares": (k,),
-    }
+    shapes: dict[str, tuple[int, ...]]
+    shapes = dict.fromkeys(("columns", "outputs", "values", "indicator_shares"), (k,))
+    shapes |= dict.fromkeys(("model_based", "by_group"), (k, k))
+    shapes["class_rows"] = (len(getattr(model, "classes_", ())),)
     fields = dict(parts)
     for field, shape in shapes.items():
         dtype = np.intp if field in ("columns", "outputs") else np.float64
