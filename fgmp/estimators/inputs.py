@@ -145,9 +145,13 @@ def _sums_of_squares(X: Any) -> Array:
 
 
 def validated(model: LinearModel, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-    """Return X, or X and y, as scikit-learn checks them; name columns that are not finite."""
+    """Return X, or X and y, as scikit-learn checks them; name columns that are not finite.
+
+    A table that is to be predicted for becomes columns of numbers, if that of the fit did.
+    """
     if hasattr(model, "encoding_") and isinstance(y, str):
-        return encoded_rows(model, X)
+        validate_data(model, X, reset=False, skip_check_array=True)
+        return model.encoding_.transform(X, model.missing)
     X = check_features(X)
     if not isinstance(y, str):
         options["y_numeric"] = not is_classifier(model)
@@ -172,12 +176,6 @@ def validated(model: LinearModel, X: Any, y: Any = "no_validation", **options: A
         raise ValueError(
             f"X contains infinity in the columns {names}; expected finite numbers"
         ) from None
-
-
-def encoded_rows(model: LinearModel, X: Any) -> Array:
-    """Return the columns of numbers of a table that is to be predicted for."""
-    validate_data(model, X, reset=False, skip_check_array=True)
-    return model.encoding_.transform(X, model.missing)
 
 
 def validated_targets(model: LinearModel, y: Any) -> Any:

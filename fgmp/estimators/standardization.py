@@ -110,8 +110,9 @@ def _stats_of_moments(moments: PooledMoments, settings: FitSettings) -> Standard
     target_unit = 1.0
     null_intercept = np.zeros(1)
     if settings.is_quadratic:
-        spread = abs(mean[p]) if has_constant_targets else np.sqrt(square[p])
-        target_unit = _power_of_two_near(float(spread * unit[p]))
+        spread = float(unit[p] * (abs(mean[p]) if has_constant_targets else np.sqrt(square[p])))
+        # The power of two next to the spread, in which no sum of targets is large.
+        target_unit = 2.0 ** round(np.log2(spread)) if spread else 1.0
         if settings.n_intercepts:
             target_centre = float(means[p])
     else:
@@ -131,13 +132,6 @@ def _stats_of_moments(moments: PooledMoments, settings: FitSettings) -> Standard
     if others is not None:
         others = others[:p]
     return StandardizationStats(standardization, is_constant, means, deviations, others)
-
-
-def _power_of_two_near(spread: float) -> float:
-    """Return the power of two next to a spread, in which no sum of targets is large; 1 for 0."""
-    if not spread:
-        return 1.0
-    return float(2.0 ** round(np.log2(spread)))
 
 
 def _null_intercept(means: Array, settings: FitSettings) -> Array:
