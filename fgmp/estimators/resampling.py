@@ -37,30 +37,30 @@ class ResampledClients(FitClients):
     """
 
     def __init__(self, clients: FitClients, counts: IndexArray) -> None:
-        self._clients = clients
-        self._counts = counts
-        self._drawn = np.flatnonzero(counts)
-        self.info = _reweighted(clients.info, self._drawn, counts)
+        self.clients = clients
+        self.counts = counts
+        self.drawn = np.flatnonzero(counts)
+        self.info = _reweighted(clients.info, self.drawn, counts)
         self.total_weight = float(clients.total_weight * (clients.info.weights @ counts))
-        self.counted = (clients.counted * counts)[self._drawn]
+        self.counted = (clients.counted * counts)[self.drawn]
         self.is_sparse = clients.is_sparse
         self.min_rows = clients.min_rows
 
     @property
     def absent(self) -> list[str]:
         """Names of the clients that did not answer the last time."""
-        return self._clients.absent
+        return self.clients.absent
 
     def together(self, tasks: Sequence[Callable[[], Found]]) -> list[Found]:
         """Return what tasks return, whose questions may travel in the same messages."""
-        return self._clients.together(tasks)
+        return self.clients.together(tasks)
 
     def transport(
         self, standardization: Standardization | None = None, fold: Fold | None = None
     ) -> ReweightedTransport:
         """Return the transport to the clients that were drawn."""
         return ReweightedTransport(
-            self._clients.transport(standardization, fold), self._drawn, self._counts
+            self.clients.transport(standardization, fold), self.drawn, self.counts
         )
 
 
