@@ -192,20 +192,16 @@ class Variable:
         """Whether it has levels."""
         return self.mean is None
 
-    def columns(self) -> list[str]:
-        """Return the names of the columns that it becomes."""
-        return [name for name, _ in self.columns_in_words()]
-
-    def columns_in_words(self) -> list[tuple[str, str]]:
-        """Return the name of each of its columns, and what the column is."""
-        columns = [
-            (f"{self.name}={level}", f"the level {level!r} of the category {self.name!r}")
+    def columns(self) -> dict[str, str]:
+        """Return the names of the columns that it becomes, in their order, and what each is."""
+        columns = {
+            f"{self.name}={level}": f"the level {level!r} of the category {self.name!r}"
             for level in self.levels
-        ]
+        }
         if not self.is_category:
-            columns = [(self.name, f"the column {self.name!r}")]
+            columns[self.name] = f"the column {self.name!r}"
         if self.has_indicator:
-            columns.append((f"{self.name} is missing", f"where {self.name!r} is missing"))
+            columns[f"{self.name} is missing"] = f"where {self.name!r} is missing"
         return columns
 
 
@@ -240,7 +236,7 @@ class Encoding:
     def __post_init__(self) -> None:
         meanings: dict[str, str] = {}
         for variable in self.variables:
-            for name, meaning in variable.columns_in_words():
+            for name, meaning in variable.columns().items():
                 if name in meanings:
                     raise ValueError(
                         f"X would have two columns called {name!r}, {meanings[name]} and "

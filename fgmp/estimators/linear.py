@@ -456,7 +456,7 @@ class SparseLinear(LinearModel):
         check_is_fitted(self)
         with needs("a model as JSON", "pydantic"):
             from .model_files import model_to_json
-        return model_to_json(self, _KINDS)
+        return model_to_json(self)
 
     @classmethod
     def from_json(cls, text: str) -> Self:

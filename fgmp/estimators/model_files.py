@@ -27,15 +27,13 @@ _JSON_TYPES = (str, int, float, bool, type(None))
 _GENERATORS = (np.random.RandomState, np.random.Generator)
 
 
-def model_to_json(model: LinearModel, kinds: Iterable[type[LinearModel]]) -> str:
+def model_to_json(model: LinearModel) -> str:
     """Return a fitted estimator as JSON: what `predict` and `summary` need, who took part, and how.
 
     Parameters
     ----------
     model : LinearModel
-        Fitted.
-    kinds : iterable of type
-        The estimators that a file may be of, with which it is read on trial.
+        Fitted. The file is read on trial.
 
     Raises
     ------
@@ -81,7 +79,7 @@ def model_to_json(model: LinearModel, kinds: Iterable[type[LinearModel]]) -> str
     content["exchanges"] = [list(sent) for sent in getattr(model, "exchanges_", ())]
     try:
         text = json.dumps(content, indent=1, allow_nan=False)
-        model_of(check_content(json.loads(text)), kinds)
+        model_of(check_content(json.loads(text)), [type(model)])
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"the model is none that JSON can hold, and that can be read again: {error}"
