@@ -883,9 +883,6 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
         return np.asarray(products)
 
 
-_KINDS: tuple[type[SparseLinear], ...] = (FedGradMPRegressor, FedGradMPClassifier)
-
-
 def model_from_json(text: str | bytes) -> SparseLinear:
     """Return the fitted estimator that `to_json` wrote. Its predictions have the same bits.
 
@@ -907,4 +904,4 @@ def model_from_json(text: str | bytes) -> SparseLinear:
     """
     with needs("a model as JSON", "pydantic"):
         from .model_files import read_model
-    return read_model(text, _KINDS)
+    return read_model(text, (FedGradMPRegressor, FedGradMPClassifier))

@@ -34,7 +34,6 @@ from ..estimators.performance_sums import OfPredictions
 from ..estimators.session import round_in_words, stage_in_words
 from ..estimators.small_cells import (
     WHAT_SMALL_CELLS_BECOME,
-    FilledTable,
     few_rows_in_sums,
     fill_small_cells,
 )
@@ -118,10 +117,9 @@ def table_app(
         if plan is None:
             X = _in_precision(read_X)
         else:
-            table = _raw_table(plan, read_X)
-            filled = FilledTable(table, {})
-            if not isinstance(method, OfPredictions):  # which are those of rows as they are
-                filled = fill_small_cells(table, plan.names, settings["min_rows"])
+            # Predictions are those of rows as they are.
+            least = 1 if isinstance(method, OfPredictions) else settings["min_rows"]
+            filled = fill_small_cells(_raw_table(plan, read_X), plan.names, least)
             X = _columns_of_numbers(filled.table, settings)
 
         if settings["dtype"] is None:
