@@ -66,6 +66,30 @@ def test_model_from_json_has_the_same_predictions(kept):
     np.testing.assert_array_equal(loaded.predict(TABLE), model.predict(TABLE))
 
 
+COUNTRIES = pd.DataFrame(
+    {"country": np.repeat(["NA", "DE", "None", None], 15).astype(object), "age": TABLE["a"]}
+)
+
+
+@pytest.fixture
+def of_countries(tmp_path):
+    """A model of a category whose levels have the names of marks of missing values."""
+    options = {"categories": ["country"], "missing": "indicator"}
+    fitted = FedGradMPRegressor("all", **options).fit(COUNTRIES, np.arange(60.0) ** 2)
+    (tmp_path / "model").write_text(fitted.to_json())
+    return fitted, tmp_path / "model"
+
+
+def test_level_is_a_level_if_its_name_marks_missing_values_elsewhere(of_countries):
+    """An empty cell is missing, and so is a mark that the fit did not have as a level."""
+    fitted, path = of_countries
+    expected = fitted.predict(COUNTRIES)
+    found = predictions(run(path, COUNTRIES.to_csv(index=False, na_rep="")))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    found = predictions(run(path, COUNTRIES.to_csv(index=False, na_rep="N/A")))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 def test_predict_without_a_column_is_refused(kept):
     """The line has the missing column, and those that there are."""
     _, path = kept

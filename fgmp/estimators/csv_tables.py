@@ -5,7 +5,7 @@ No message shows what a cell holds, because it may be data of a person.
 
 import csv
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,23 +57,31 @@ class CsvTable:
             If a cell is empty, marked as missing, or no finite number. The message names its row
             and column, and does not show it.
         """
-        values = self.values(names)
+        values = self.values(names, {})
         for index, row in enumerate(values.tolist()):
             if None in row:
                 where = self._location(index, names[row.index(None)])
                 raise ValueError(f"{where} is missing; {_EXPECTED}")
         return values.astype(np.float64)
 
-    def values(self, names: Sequence[str], categories: Sequence[str] = ()) -> Array:
+    def values(self, names: Sequence[str], categories: Mapping[str, Collection[str]]) -> Array:
         """Return the cells of some columns as objects, and None where one is marked as missing.
 
         A cell of a category is a text, and any other a number; errors are those of `numbers`.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The columns.
+        categories : mapping of str to collection of str
+            The levels of each category, which may be named as a missing value is marked: "NA".
         """
         values = np.empty((len(self.rows), len(names)), object)
         for position, name in enumerate(names):
+            levels = categories.get(name, ())
             for index, cell in enumerate(self._cells(name)):
                 text = cell.strip()
-                if text.lower() in _MISSING:
+                if text.lower() in _MISSING and text not in levels:
                     continue
                 value = text if name in categories else _number(text)
                 if value is None:
