@@ -90,6 +90,18 @@ def test_level_is_a_level_if_its_name_marks_missing_values_elsewhere(of_countrie
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+def test_predict_warns_of_levels_and_gaps_that_the_fit_did_not_see(of_countries):
+    """As the model does in Python, by the names of the columns, one line each."""
+    _, path = of_countries
+    done = run(path, "country,age\nDE,1\nelsewhere,1\nDE,\n")
+    assert len(predictions(done)) == 3
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("Warning: levels that the fit did not see, in the columns 'country'")
+    assert lines[1].startswith("Warning: values are missing in the columns 'age', in which none")
+    assert len(lines) == 2
+    assert not run(path, "country,age\nDE,1\nNA,1\n,2\n").stderr
+
+
 def test_predict_without_a_column_is_refused(kept):
     """The line has the missing column, and those that there are."""
     _, path = kept

@@ -6,6 +6,7 @@ import argparse
 import csv
 import io
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -210,13 +211,24 @@ def _predictions(fitted: Any, X: Any, groups: list[str] | None) -> dict[str, Any
         fitted.intercepts_ = {str(group): value for group, value in fitted.intercepts_.items()}
         options["groups"] = groups
 
-    with suppress_advice():  # what `predict` would advise is printed by `_groups`
+    if hasattr(fitted, "encoding_"):
+        _warn_of_values(fitted, X)
+    with suppress_advice():  # what `predict` would advise is printed above, and by `_groups`
         columns = {"prediction": fitted.predict(X, **options)}
     if hasattr(fitted, "predict_proba"):
         probabilities = fitted.predict_proba(X, **options).T
         names = [f"probability of {label}" for label in fitted.classes_.tolist()]
         columns |= zip(names, probabilities, strict=True)
     return columns
+
+
+def _warn_of_values(fitted: Any, X: Any) -> None:
+    """Print which levels, and which gaps, the fit did not see, and what they count as."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted.encoding_.transform(X, fitted.missing)
+    for warning in caught:
+        _warn(str(warning.message))
 
 
 def _warn(words: str) -> None:
