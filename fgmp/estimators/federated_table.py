@@ -250,8 +250,8 @@ class FederatedTable(FitClients):
 class RawTableClients:
     """The clients of a fit whose rows are in this process, with columns that are no numbers yet.
 
-    It has what `fgmp.estimators.clients.RawClients` names. Rows of weight zero are left out, because
-    they need not fit the encoding.
+    It has what `fgmp.estimators.clients.RawClients` names. Rows of weight zero are left out: they
+    need not fit the encoding.
 
     Parameters
     ----------

@@ -27,13 +27,15 @@ _JSON_TYPES = (str, int, float, bool, type(None))
 _GENERATORS = (np.random.RandomState, np.random.Generator)
 
 
-def model_to_json(model: LinearModel) -> str:
+def model_to_json(model: LinearModel, kinds: Iterable[type[LinearModel]]) -> str:
     """Return a fitted estimator as JSON: what `predict` and `summary` need, who took part, and how.
 
     Parameters
     ----------
     model : LinearModel
-        Fitted. The file is read on trial.
+        Fitted.
+    kinds : iterable of type
+        The estimators that a file may be of, with which it is read on trial.
 
     Raises
     ------
@@ -79,7 +81,7 @@ def model_to_json(model: LinearModel) -> str:
     content["exchanges"] = [list(sent) for sent in getattr(model, "exchanges_", ())]
     try:
         text = json.dumps(content, indent=1, allow_nan=False)
-        model_of(check_content(json.loads(text)), [type(model)])
+        model_of(check_content(json.loads(text)), kinds)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"the model is none that JSON can hold, and that can be read again: {error}"
