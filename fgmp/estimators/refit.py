@@ -77,7 +77,7 @@ def refit_model(
     unit = clients.standardization.target_unit**2
     history = _with_last_row(history, steps, session.totals, unit)
 
-    eps = float(np.finfo(session.settings.info.dtype).eps)
+    eps = float(np.finfo(session.settings.dtype).eps)
     first, last = history["objective"][[0, -1]]
     gains_only_rounding = first - last <= _ROUNDINGS * eps * first  # not if one of them is nan
     is_null = gains_only_rounding and not session.settings.always_include

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -141,6 +142,11 @@ class FitSettings:
     def n_counted(self) -> float:
         """Number of rows that all weights stand for, which errors and choices rest on."""
         return float(self.counted.sum())
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Precision of models and features."""
+        return self.info.dtype
 
     @property
     def centring(self) -> str:

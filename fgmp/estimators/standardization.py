@@ -153,7 +153,7 @@ def _as_subtracted(factors: Array, centre: Array, settings: FitSettings) -> tupl
 
     The intercept in original units is exact only for the numbers that clients subtract.
     """
-    precision = settings.info.dtype
+    precision = settings.dtype
     factors = factors.astype(precision).astype(np.float64)
     if not settings.is_sparse:
         return factors, centre.astype(precision).astype(np.float64)
