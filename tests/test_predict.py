@@ -102,6 +102,19 @@ def test_predict_warns_of_levels_and_gaps_that_the_fit_did_not_see(of_countries)
     assert not run(path, "country,age\nDE,1\nNA,1\n,2\n").stderr
 
 
+def test_predict_says_once_what_a_classifier_advises(tmp_path):
+    """Its probabilities, which stand beside the predictions, give the same advice."""
+    options = {"categories": ["country"], "missing": "indicator", "fit_intercept": "per_group"}
+    rows = np.arange(60)
+    fitted = FedGradMPClassifier("all", **options).fit(COUNTRIES, rows % 7 > 2, rows % 3)
+    (tmp_path / "model").write_text(fitted.to_json())
+    lines = run(tmp_path / "model", "country,age\nelsewhere,1\n").stderr.splitlines()
+    assert [line.partition(",")[0] for line in lines] == [
+        "Warning: all rows get the common intercept; --groups COLUMN gives them that of their group",
+        "Warning: levels that the fit did not see",
+    ]
+
+
 def test_predict_without_a_column_is_refused(kept):
     """The line has the missing column, and those that there are."""
     _, path = kept

@@ -215,10 +215,10 @@ def _predictions(fitted: Any, X: Any, groups: list[str] | None) -> dict[str, Any
         _warn_of_values(fitted, X)
     with suppress_advice():  # what `predict` would advise is printed above, and by `_groups`
         columns = {"prediction": fitted.predict(X, **options)}
-    if hasattr(fitted, "predict_proba"):
-        probabilities = fitted.predict_proba(X, **options).T
-        names = [f"probability of {label}" for label in fitted.classes_.tolist()]
-        columns |= zip(names, probabilities, strict=True)
+        if hasattr(fitted, "predict_proba"):
+            probabilities = fitted.predict_proba(X, **options).T
+            names = [f"probability of {label}" for label in fitted.classes_.tolist()]
+            columns |= zip(names, probabilities, strict=True)
     return columns
 
 
