@@ -170,11 +170,7 @@ def _features(fitted: Any, table: CsvTable, names: list[str]) -> Any:
     if not hasattr(fitted, "encoding_"):
         return table.numbers(names)
     variables = zip(names, fitted.encoding_.variables, strict=True)
-    categories = {
-        name: {*variable.levels, variable.reference}
-        for name, variable in variables
-        if variable.is_category
-    }
+    categories = {name: {*one.levels, one.reference} for name, one in variables if one.is_category}
     return table.values(names, categories)
 
 
