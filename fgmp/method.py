@@ -91,7 +91,7 @@ class Exchange(NamedTuple):
     @classmethod
     def of(
         cls,
-        method: Any,
+        method: Method,
         declared_for: Any = None,
         *,
         repeats: str = "always",
@@ -181,7 +181,23 @@ class Method:
 
     def start(self, info: ProblemInfo) -> State:
         """Return the state that the server starts from, without any data."""
-        raise NotImplementedError(f"{type(self).__name__} has no start")
+        raise self._without("start")
+
+    def message(self, state: State) -> Message:
+        """Return what the server sends to each client, as in `Exchange`."""
+        raise self._without("message")
+
+    def client_update(self, client: Client, message: Message, rng: np.random.Generator) -> Update:
+        """Return the update of a client, as in `Exchange`."""
+        raise self._without("client_update")
+
+    def server_update(self, state: State, aggregate: Array) -> State:
+        """Return the new state, as in `Exchange`."""
+        raise self._without("server_update")
+
+    def update_spec(self, state: State) -> UpdateSpec:
+        """Return what an update has to look like, as in `Exchange`."""
+        raise self._without("update_spec")
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the exchanges of one round, in order.
@@ -194,6 +210,9 @@ class Method:
     def coefficients(self, state: State) -> Model:
         """Return the coefficients of the estimate that a state stands for."""
         return state
+
+    def _without(self, name: str) -> NotImplementedError:
+        return NotImplementedError(f"{type(self).__name__} has no {name}")
 
 
 class Streams:
