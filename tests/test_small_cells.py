@@ -15,6 +15,7 @@ import fgmp
 from fgmp.estimators import model_from_json
 from fgmp.estimators.client_sums import ClientSums, Sum
 from fgmp.estimators.encoding import RawTable
+from fgmp.estimators.performance_sums import HeldOutPairs
 from fgmp.estimators.report import form_of
 from fgmp.estimators.small_cells import OTHER, Counts, fill_small_cells
 from fgmp.method import Call
@@ -91,6 +92,7 @@ def fit(make, table, y, groups, **options):
 # a count.
 FITS = {
     "a choice": (CLASSIFIER, {"sparsity": "cv", "n_folds": 2, "sparsities": [1, 2]}),
+    "a choice of numbers": (REGRESSOR, {"sparsity": "cv", "n_folds": 2, "sparsities": [1, 2]}),
     "a choice with masks": (CLASSIFIER, {"sparsity": "cv", "n_folds": 2, "secure": True}),
     "own intercepts": (REGRESSOR, {"sparsity": 2, "fit_intercept": "per_group"}),
     "own intercepts of classes": (CLASSIFIER, {"sparsity": 1, "fit_intercept": "per_group"}),
@@ -151,6 +153,23 @@ def test_no_sum_of_a_fit_is_made_of_a_group_of_few_rows(name):
     y[:4] = y[:4][::-1]
     assert {client_id for _, client_id in sent} == set(range(4))
     assert bits_of(sent) == bits_of(sent_in(fit(make, table, y, groups, **options, **ENCODED)))
+
+
+def test_a_group_with_few_rows_of_a_class_sends_no_pairs():
+    """With folds of rows, in which each of its rows is held out; resamples of groups send none."""
+    X, score, groups = hospitals()
+    X = X[["age"]].to_numpy() - 60
+    y = score > 0
+    y[np.flatnonzero(y & (groups == 2))[4:]] = False
+    model = CLASSIFIER("cv", n_folds=2, random_state=0)
+    sent = sent_in(lambda: model.fit(X, y, groups))
+    for client_id in range(4):
+        *_, (of_pairs, _) = sent[HeldOutPairs, client_id]
+        n_models = len(of_pairs) // 2
+        assert of_pairs[:n_models].any()
+        assert of_pairs[n_models:].any() == (client_id != 2)
+    of_resamples = sent_in(lambda: model.bootstrap(2, over="groups"))
+    assert HeldOutPairs not in {kind for kind, _ in of_resamples}
 
 
 def measured(by, secure, n_classes, single=0.0, min_rows=5):

@@ -15,7 +15,7 @@ from cases import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
-from sklearn.metrics import log_loss
+from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.model_selection import LeaveOneGroupOut, PredefinedSplit, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -504,15 +504,113 @@ def test_summary_says_what_the_choice_costs_beside_all_features():
 
 @quiet
 def test_summary_says_nothing_of_a_cost_that_is_not_known():
-    """All were chosen, or were not tried, or there was no choice; labels have D2."""
+    """All were chosen, or were not tried, or there was no choice; several classes have D2."""
     X, y, groups = regression_table()
     for options in (dict(sparsity=3), dict(sparsities=[2, 12]), dict(sparsities=[0, 3])):
         model = fgmp.FedGradMPRegressor(**{"sparsity": "cv", "random_state": 0, **options})
         assert explained(model.fit(X, y, groups)) == ""
     dense = fgmp.FedGradMPRegressor("cv", sparsities=[0, 12], random_state=0)
     assert dense.fit(X, y, groups).sparsity_ == 12 and explained(dense) == ""
-    labels = fgmp.FedGradMPClassifier("cv", random_state=0).fit(X, y > 0, groups)
-    assert explained(labels).startswith("D2 on rows that were held out: ")
+    three = fgmp.FedGradMPClassifier("cv", random_state=0).fit(X, np.digitize(y, [-2, 2]), groups)
+    assert explained(three).startswith("D2 on rows that were held out: ")
+    assert "auc" not in three.cv_.table
+
+
+def auc_within_groups(y, predictions, groups, w):
+    """The mean of the AUC of each group, by scikit-learn, with numbers of pairs as weights."""
+    areas = []
+    pairs = []
+    for rows in (groups == group for group in np.unique(groups)):
+        areas.append(roc_auc_score(y[rows], predictions[rows], sample_weight=w[rows]))
+        pairs.append(w[rows & y].sum() * w[rows & ~y].sum())
+    return np.average(areas, weights=pairs)
+
+
+def labels_of_groups(weighted):
+    """A table of two classes, with groups of unequal size and rows that are there twice."""
+    X, labels, groups = classification_table()
+    y = labels == "top"
+    kept = np.arange(len(y)) % (2 + groups) > 0
+    X, y, groups = (np.concatenate([one[kept], one[:40]]) for one in (X, y, groups))
+    w = np.random.default_rng(0).uniform(0.5, 2, len(y)) if weighted else np.ones(len(y))
+    return X, y, groups, w
+
+
+@quiet
+@pytest.mark.parametrize("held_out", ["rows", "groups"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("intercept", [True, "per_group"])
+def test_auc_of_the_path_is_that_of_predictions_on_held_out_rows(held_out, weighted, intercept):
+    """Of those that scikit-learn's pooled fits without each fold make, by scikit-learn's AUC."""
+    X, y, groups, w = labels_of_groups(weighted)
+    options = dict(folds=held_out, n_folds=6, random_state=3, fit_intercept=intercept)
+    model = fgmp.FedGradMPClassifier("cv", **options, C=np.inf, min_rows=1).fit(X, y, groups, w)
+    of = folds(X, y, groups, 6, least=1)
+    if held_out == "groups":
+        of = np.array(deal_clients(6, 6, int(np.random.RandomState(3).randint(2**31 - 1))))[groups]
+    has_own = intercept == "per_group"
+    columns = np.column_stack([X, np.eye(6)[groups]]) if has_own else X
+    predictions = np.empty(len(y))
+    for out in (of == fold for fold in range(6)):
+        fit = LogisticRegression(C=np.inf, tol=1e-10, max_iter=10_000, fit_intercept=not has_own)
+        fit.fit(columns[~out], y[~out], w[~out])
+        predictions[out] = fit.decision_function(columns[out])
+    expected = auc_within_groups(y, predictions, groups, w)
+    assert model.cv_.auc[12] == pytest.approx(expected, abs=2e-3)  # a path stops near its minimiser
+    assert 0 < model.sparsity_ < 12
+    chosen, dense = (model.cv_.auc[k] for k in (model.sparsity_, 12))
+    assert explained(model) == (
+        f"AUC on {held_out} that were held out: {chosen:.3f} with {model.sparsity_} features, "
+        f"{dense:.3f} with all 12, of pairs of rows within a group."
+    )
+    assert explained(fgmp.FedGradMPClassifier.from_json(model.to_json())) == explained(model)
+
+
+@quiet
+@pytest.mark.parametrize("weighted", [False, True])
+def test_auc_of_one_column_on_groups_held_out_is_that_of_the_column(weighted):
+    """The order of the rows of a group hangs on no coefficient; ties count half."""
+    X, y, groups, w = labels_of_groups(weighted)
+    X = np.round(X[:, :1], 1)
+    options = dict(folds="groups", n_folds=6, min_rows=1, random_state=3)
+    model = fgmp.FedGradMPClassifier("cv", **options).fit(X, y, groups, w)
+    expected = auc_within_groups(y, X[:, 0] * np.sign(model.coef_[0, 0]), groups, w)
+    np.testing.assert_allclose([model.cv_.auc[k] for k in (0, 1)], [0.5, expected], rtol=1e-12)
+
+
+@quiet
+@pytest.mark.parametrize("secure", [False, True])
+def test_auc_leaves_out_groups_with_few_rows_of_a_class(secure):
+    """It is that of the others; without others there is D2, and the summary says why."""
+    X, labels, groups = classification_table()
+    y = labels == "top"
+    y[np.flatnonzero(y & (groups == 2))[4:]] = False
+    options = dict(folds="groups", n_folds=3, random_state=3, secure=secure)
+    model = fgmp.FedGradMPClassifier("cv", **options).fit(X[:, :1], y, groups)
+    rows = groups != 2
+    predictions = X[rows, 0] * np.sign(model.coef_[0, 0])
+    expected = auc_within_groups(y[rows], predictions, groups[rows], np.ones(len(y))[rows])
+    assert model.cv_.auc[1] == pytest.approx(expected, abs=1e-9 if secure else 1e-12)
+
+    for group in range(6):
+        y[np.flatnonzero(y & (groups == group))[4:]] = False
+    none = fgmp.FedGradMPClassifier("cv", **options).fit(X, y, groups)
+    assert none.cv_.auc == {} and none.sparsity_ < 12
+    assert explained(none).startswith("D2 on groups that were held out: ")
+    assert explained(none).endswith("without a group that has min_rows rows of each class.")
+
+
+@quiet
+def test_under_masks_pairs_are_those_of_the_only_group_with_both_classes():
+    """An attack that works, and that docs/promises.md names: the AUC of a fit is that of one group."""
+    X, labels, groups = classification_table()
+    y = labels == "top"
+    for group in range(5):
+        y[np.flatnonzero(y & (groups == group))[4:]] = False
+    options = dict(folds="groups", n_folds=3, random_state=3, secure=True)
+    model = fgmp.FedGradMPClassifier("cv", **options).fit(X[:, :1], y, groups)
+    own = roc_auc_score(y[groups == 5], X[groups == 5, 0] * np.sign(model.coef_[0, 0]))
+    assert model.cv_.auc[1] == pytest.approx(own, abs=1e-9)
 
 
 @quiet

@@ -153,6 +153,28 @@ def count_pairs(
     return Pairs(n_pairs, concordant, of_events + of_others)
 
 
+def concordant_pairs(predictors: Array, is_event: Array, weights: Array) -> Array:
+    """Return for each column of predictors what `count_pairs` has as `n_concordant`.
+
+    Parameters
+    ----------
+    predictors : ndarray, shape (n_rows, n_columns)
+    is_event : ndarray of bool, shape (n_rows,)
+    weights : ndarray, shape (n_rows,)
+    """
+    rounding = _LAST_BITS * float(np.abs(predictors).max())
+    equal = with_exact_ties(predictors.reshape(-1), rounding).reshape(predictors.shape)
+    of_events = np.where(is_event, weights, 0.0)
+    of_others = weights - of_events
+    counts = np.zeros(predictors.shape[1])
+    # Of equal rows the event is above the other one in one of the two orders.
+    for is_last in (is_event, ~is_event):
+        order = np.lexsort((np.broadcast_to(is_last[:, None], equal.shape), equal), axis=0)
+        below = np.cumsum(of_others[order], axis=0)
+        counts += (of_events[order] * below).sum(axis=0) / 2
+    return counts
+
+
 def _count_below(rows: Array, others: Array) -> Array:
     """Return the weight of the others that is below each row; that of equal ones counts half."""
     order = np.argsort(others[0], kind="stable")

@@ -16,6 +16,7 @@ from scipy import sparse
 from .._support.sparse_features import SparseFeatures
 from .._support.ties import with_exact_ties
 from ..data import Client
+from ..losses import Loss
 from ..method import Exchange, Method
 from ..sparse_model import Array, IndexArray, SparseModel
 from ..updates import UpdateSpec
@@ -382,12 +383,28 @@ class HeldOutLosses(ClientSums):
 
     def _losses_of_rows(self, client: Client, models: State) -> tuple[Array, Array]:
         """Return the loss of each model on each row that is held out, and weights of these rows."""
+        return self.of_held_out_rows(
+            client, models, lambda loss, z, y: loss.values(z, y) / self.unit
+        )
+
+    def of_held_out_rows(
+        self, client: Client, models: State, number: Callable[[Loss, Array, Array], Array]
+    ) -> tuple[Array, Array]:
+        """Return a number of each model on each row that is held out, and weights of these rows.
+
+        Parameters
+        ----------
+        client : Client
+        models : tuple
+            The message, without results.
+        number : callable (loss, predictions, targets) -> ndarray, shape (n_rows,)
+        """
         intercepts, *coefficients = models
         split = split_weights(client)
         targets, weights, loss = split
         folds = self._folds_of(client, targets)
 
-        losses = np.zeros((len(targets), self.n_models))
+        numbers = np.zeros((len(targets), self.n_models))
         for index, (model, intercept) in enumerate(zip(coefficients, intercepts, strict=True)):
             fold, column = divmod(index, self.n_models)
             is_out = folds == fold
@@ -397,11 +414,10 @@ class HeldOutLosses(ClientSums):
             if self.intercept_per_client and not is_out.all():
                 training = split.take(~is_out)
                 predictions = predictions + training.best_intercept(predictions[~is_out])
-            of_rows = loss.values(predictions[is_out], targets[is_out])
-            losses[is_out, column] = of_rows / self.unit
+            numbers[is_out, column] = number(loss, predictions[is_out], targets[is_out])
 
         holds_out = folds >= 0
-        return losses[holds_out], weights[holds_out] / len(targets)
+        return numbers[holds_out], weights[holds_out] / len(targets)
 
     def _folds_of(self, client: Client, targets: Array) -> IndexArray:
         """Return the fold of each row of a client; -1 if it holds out none."""

@@ -209,6 +209,8 @@ class CrossValidation(Part):
     C: list[Strength]
     score: list[Number]
     standard_error: list[NotNegative]
+    # Of two classes; files of an earlier version do not have it.
+    auc: list[Share] | None = None
 
 
 class ModelFile(Part):

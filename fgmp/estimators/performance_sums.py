@@ -29,13 +29,22 @@ from .calibration import (
     Scaled,
     calibrate,
     chi_squared_of_line,
+    concordant_pairs,
     count_pairs,
     line_sums,
     outcomes_of,
     quantity_of_units,
     scaled,
 )
-from .client_sums import ClientSums, State, Sum, log_roots, powers_of_two
+from .client_sums import (
+    ROUNDING_OF_SHARES,
+    ClientSums,
+    HeldOutLosses,
+    State,
+    Sum,
+    log_roots,
+    powers_of_two,
+)
 from .profiled_loss import expected_targets
 from .session import share_of
 from .small_cells import Counts, has_few_rows
@@ -272,6 +281,55 @@ class PooledPerformance(OfPredictions):
             variance = np.nan_to_num(pairs.variance, nan=largest)
             in_parts[2] = variance * self.n_rows * size**3 / n_targets
         return np.append(means_of(outcome), in_parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutPairs(HeldOutLosses):
+    """Losses of models of two classes on held-out rows, and how they order the rows of a client.
+
+    The last sum has the pairs in order of each model, too, and the number of pairs, so that areas
+    under the ROC curve follow. A pair has two held-out rows of one client, of whatever folds. A
+    client with few rows of a class sends zeros in their place.
+
+    Parameters
+    ----------
+    n_rows, shares
+        As in `PooledPerformance`.
+    """
+
+    n_rows: int
+    shares: tuple[float, ...] | None
+
+    form: ClassVar[str] = (
+        f"{HeldOutLosses.form}; numbers of pairs in order, zeros if rows of a class are few"
+    )
+
+    def sums(self) -> Sequence[Sum]:
+        """Return the sums of losses, of which the last one has the pairs, too."""
+        losses, squares = super().sums()
+
+        def of_client(client: Client, state: State) -> Array:
+            return np.append(squares.of_client(client, state), self.pairs(client, state[:-1]))
+
+        def merge(mean: Array) -> State:
+            *concordant, n_pairs = mean[self.n_models :]
+            areas = np.full(self.n_models, np.nan)
+            if n_pairs > ROUNDING_OF_SHARES:
+                areas = np.array(concordant) / n_pairs
+            return (*squares.merge(mean[: self.n_models]), areas)
+
+        return [losses, Sum(of_client, (2 * self.n_models + 1,), merge)]
+
+    def pairs(self, client: Client, models: State) -> Array:
+        """Return the pairs in order of each model, and all pairs, as parts of those of n rows."""
+        predictors, weights = self.of_held_out_rows(client, models, lambda loss, z, y: z)
+        targets, _, loss = split_weights(client)
+        if not len(predictors) or has_few_rows(loss, targets, self.min_rows):
+            return np.zeros(self.n_models + 1)
+        is_event = targets > 0
+        concordant = concordant_pairs(predictors, is_event, weights)
+        n_pairs = weights[is_event].sum() * weights[~is_event].sum()
+        return np.append(concordant, n_pairs) * share_of(client, self.shares, self.n_rows)
 
 
 @dataclass(frozen=True)

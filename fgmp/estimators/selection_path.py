@@ -33,6 +33,7 @@ from .client_sums import HeldOutLosses, with_equal_scores
 from .clients import FitClients, Fold, GroupFold, Standardization
 from .folds import deal_clients, n_folds_of, training_transport
 from .newton_steps import take_newton_steps
+from .performance_sums import HeldOutPairs
 from .session import TOTALS, Session
 from .settings import FitSettings
 from .standardization import StandardizationStats, standardization_stats
@@ -222,7 +223,10 @@ class SparsityPath:
     table : dict of ndarray
         One entry per sparsity and C, as columns: ``sparsity`` and ``C``; ``score``, the mean
         held-out loss (lower is better); and ``standard_error``, that of its difference from the
-        smallest score, over the held-out rows.
+        smallest score, over the held-out rows. Of two classes also ``auc``, if a group has
+        `min_rows` rows of both: the share of pairs of held-out rows of one group, a row of each
+        class, that the predictions put in order, which is the mean of the areas under the ROC
+        curves of the groups, with the numbers of their pairs as weights.
     folds : {"rows", "groups"}
         What was held out.
 
@@ -290,11 +294,21 @@ class SparsityPath:
         It is R^2 for squares, and D^2, the share of the deviance, for labels, where a score is half
         a deviance. It is empty if no model without features was tried, or this has no loss.
         """
-        rows = self._best_rows()
-        score = self.table["score"][rows]
-        if self.table["sparsity"][rows[0]] > 0 or not score[0]:
+        score = self._by_sparsity("score")
+        if not score.get(0):
             return {}
-        return dict(zip(self.table["sparsity"][rows].tolist(), 1 - score / score[0], strict=True))
+        return {sparsity: 1 - value / score[0] for sparsity, value in score.items()}
+
+    @property
+    def auc(self) -> dict[int, float]:
+        """By sparsity the AUC on held-out rows, as in `table`; empty if there is none."""
+        return self._by_sparsity("auc") if "auc" in self.table else {}
+
+    def _by_sparsity(self, name: str) -> dict[int, float]:
+        """Return a column of the table at the best C of each sparsity."""
+        rows = self._best_rows()
+        columns = (self.table[column][rows].tolist() for column in ("sparsity", name))
+        return dict(zip(*columns, strict=True))
 
     @property
     def _chosen_row(self) -> int:
@@ -587,7 +601,12 @@ def score_path(
     intercepts = np.array([table[0].reshape(-1) for table in tables])
     coefficients = [SparseModel.of(table[1:]) for table in tables]
     unit = target_unit**2
-    method = HeldOutLosses(
+    kind: Callable[..., HeldOutLosses] = HeldOutLosses
+    has_two_classes = settings.n_outputs == 1 and info.loss.class_labels is not None
+    chooses_features = settings.parameters.sparsity == "cv"
+    if has_two_classes and chooses_features and not settings.coefficients_only:
+        kind = partial(HeldOutPairs, n_rows=settings.n_rows, shares=settings.shares_beside_rows)
+    method = kind(
         n_folds=n_folds,
         n_models=len(fitted[0].tables),
         seed=session.seed,
@@ -597,16 +616,17 @@ def score_path(
         share=share,
         unit=unit,
     )
-    score, squares = session.query(method, clients, (intercepts, *coefficients))[-2:]
-    return SparsityPath(
-        {
-            "sparsity": np.repeat(grid, len(settings.strengths)),
-            "C": np.tile(settings.strengths, len(grid)),
-            "score": score * unit,
-            "standard_error": np.sqrt(squares / settings.n_counted) * unit,
-        },
-        settings.folds,
-    )
+    state = session.query(method, clients, (intercepts, *coefficients))
+    score, squares, *areas = state[1 + len(coefficients) :]
+    table = {
+        "sparsity": np.repeat(grid, len(settings.strengths)),
+        "C": np.tile(settings.strengths, len(grid)),
+        "score": score * unit,
+        "standard_error": np.sqrt(squares / settings.n_counted) * unit,
+    }
+    if areas and not np.isnan(areas[0]).any():
+        table["auc"] = areas[0]
+    return SparsityPath(table, settings.folds)
 
 
 def _group_folds(session: Session) -> list[GroupFold]:

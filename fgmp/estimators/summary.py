@@ -475,16 +475,19 @@ def _notes_on_sparsity(model: LinearModel) -> list[str]:
     """Return what the choice costs where rows, or groups, were held out, if "cv" tried all."""
     if model.sparsity != "cv" or not hasattr(model, "cv_"):
         return []
-    explained = model.cv_.explained
+    path = model.cv_
     block_of = model.encoding_.block_of() if hasattr(model, "encoding_") else None
     most = n_choices(np.shape(model.coef_)[-1], always_included(model), block_of)
-    chosen = model.cv_.chosen
-    if most not in explained or chosen == most:
+    score, of_sparsity, ending = "D2" if _name_of_ratio(model) else "R2", path.explained, ""
+    if path.auc:
+        score, of_sparsity, ending = "AUC", path.auc, ", of pairs of rows within a group"
+    elif is_classifier(model) and len(model.classes_) == 2:
+        ending = "; there is no AUC, without a group that has min_rows rows of each class"
+    if most not in of_sparsity or path.chosen == most:
         return []
-    score = "D2" if _name_of_ratio(model) else "R2"
     return [
-        f"{score} on {model.cv_.folds} that were held out: {explained[chosen]:.3f} with {chosen} "
-        f"features, {explained[most]:.3f} with all {most}."
+        f"{score} on {path.folds} that were held out: {of_sparsity[path.chosen]:.3f} with "
+        f"{path.chosen} features, {of_sparsity[most]:.3f} with all {most}{ending}."
     ]
 
 
