@@ -132,10 +132,10 @@ print(*textwrap.wrap(", ".join(names[model.support_]), 60), sep="\n")
 # choice.
 #
 # To choose the number of features, each hospital holds out one of ten folds of its rows. A model is fitted to the
-# other rows of all hospitals and judged on the rows held out, of which only the loss is sent. The choice is the
-# smallest number whose loss is within half a standard error of the lowest, where the error is that of the difference
-# of the two, or within half a thousandth of what the lowest gains over no features. (The rule was fixed on simulated
-# tables and on others, [in the benchmarks](../benchmarks/README.md).)
+# other rows of all hospitals and judged on the rows held out, of which only the loss is sent, and how many pairs are
+# in order, for an AUC. The choice is the smallest number whose loss is within half a standard error of the lowest,
+# where the error is that of the difference of the two, or within half a thousandth of what the lowest gains over no
+# features. (The rule was fixed on simulated tables and on others, [in the benchmarks](../benchmarks/README.md).)
 
 # %% tags=["hide-input"]
 if hasattr(model, "cv_"):
