@@ -234,7 +234,8 @@ def fit_all(table, y, hospital):
 # %% tags=["hide-input"]
 def measured(log_odds, y):
     pairs = count_pairs(log_odds, y == 1)
-    calibration = calibrate(Outcome(log_odds, 2.0 * y - 1, fgmp.LogisticLoss()))
+    ones = np.ones(len(y))
+    calibration = calibrate(Outcome(log_odds, 2.0 * y - 1, fgmp.LogisticLoss(), ones, ones))
     return [pairs.n_concordant / pairs.n_pairs, np.sqrt(pairs.variance) / pairs.n_pairs, *calibration]
 
 
