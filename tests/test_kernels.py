@@ -161,6 +161,9 @@ def test_the_factor_is_that_of_cholesky(dtype):
     expected[np.diag_indices(6)] = 1 / np.diag(expected)
     np.testing.assert_allclose(np.tril(factor), expected, atol=50 * tolerance(dtype))
     np.testing.assert_allclose(squares, np.sum(A.astype(float) ** 2, axis=1), rtol=tolerance(dtype))
+    of_products = np.zeros((6, 6), dtype)
+    assert kernels.has_factor(A @ A.T, 1.0, 0.0, of_products)
+    np.testing.assert_allclose(of_products, np.tril(factor), atol=50 * tolerance(dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -185,9 +188,11 @@ def test_a_matrix_that_needs_its_whole_diagonal_has_no_factor_with_less():
     A /= np.linalg.norm(A, axis=1, keepdims=True)
     H = A @ A.T
     smallest = np.linalg.eigvalsh(H)[0]
-    assert kernels.has_factor(H, np.ones(5), 1 - 0.9 * smallest)
-    assert not kernels.has_factor(H, np.ones(5), 1 - 1.1 * smallest)
-    assert not kernels.has_factor(H, np.full(5, np.inf), 1.0)
+    factor = np.empty((5, 5))
+    assert kernels.has_factor(H, 1 - 0.9 * smallest, 0.0, factor)
+    assert not kernels.has_factor(H, 1 - 1.1 * smallest, 0.0, factor)
+    H[np.diag_indices(5)] = np.inf
+    assert not kernels.has_factor(H, 1.0, 0.0, factor)
 
 
 def test_many_rows_nearly_in_a_plane_are_refused_where_each_alone_is_not():
@@ -198,6 +203,7 @@ def test_many_rows_nearly_in_a_plane_are_refused_where_each_alone_is_not():
     L = np.tril(np.full((n, n), -1.0), -1) + np.eye(n)
     rows = L / np.linalg.norm(L, axis=1, keepdims=True)
     assert np.linalg.eigvalsh(rows @ rows.T)[0] < smallest
+    assert kernels.has_factor(rows @ rows.T, 1.0, smallest, np.empty((n, n)))
     assert not kernels.factorize(rows, np.empty((n, n)), np.empty(n))
 
 
@@ -448,10 +454,8 @@ SQUARED = kernels.Objective(0.0, True)
 
 def steps_taken(columns, y, scores, x, objective=SQUARED):
     """One step on all features, of one output; whether it was taken."""
-    atoms, is_merged = np.arange(x.shape[1]), np.ones(x.shape, bool)
-    return kernels.take_gradient_steps(
-        columns, y, atoms, 1, objective, ORTHONORMAL, is_merged, scores, x
-    )
+    is_merged = np.ones(x.shape, bool)
+    return kernels.take_gradient_steps(columns, y, 1, objective, ORTHONORMAL, is_merged, scores, x)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -547,22 +551,22 @@ def run_of(name, dtype, first, last, bad=()):
     counts = np.zeros(3, int)
     start = np.array([4]), np.ones(1, dtype)
     updates = supports, values, counts
-    rest = kernels.CountedEntries(tau, False, nobody(n)), ORTHONORMAL, *start, *updates
-    algorithm_2 = kernels.Objective(0.0, True), np.inf, 1
+    counted = kernels.CountedEntries(tau, False, nobody(n))
+    task = kernels.Pursuit(2, counted, ORTHONORMAL, *start, *updates)
+    objective = kernels.Objective(0.0, True)
     with np.errstate(over="ignore"):  # as Python, words of 64 bits overflow on purpose
         if name == "pursuit":
-            kernels.cohort_pursuit(first, last, data, stream, 2, *rest)
-        elif name == "stochastic":
-            options = 2, 0.05, 3, 5, *algorithm_2, *rest
-            kernels.cohort_stochastic_pursuit(first, last, data, stream, *options)
-        elif name == "line search":
-            options = 2, 2, *algorithm_2, *rest
-            kernels.cohort_line_search_pursuit(first, last, data, stream, *options)
+            kernels.cohort_pursuit(first, last, data, stream, task)
+        elif name in ("stochastic", "line search"):
+            solver = (3, 0.05, 5) if name == "stochastic" else (2, 0.0, 0)
+            options = task, objective, np.inf, 1, *solver
+            loop = kernels.inexact_pursuit(has_line_search=name == "line search")
+            loop(first, last, data, stream, *options)
         else:
             products = np.zeros((0, 0), dtype)
             if name == "on predictions":
                 products = np.vstack([A[i : i + m] @ A[i : i + m].T for i in begins])
-            options = 0.05, 0.0, True, 0 if len(products) else tau, np.zeros((2, 2)), products
+            options = 0.05, objective, 0 if len(products) else tau, np.zeros((2, 2)), products
             kernels.cohort_descent(first, last, data, stream, *options, models)
             counts[:] = np.any(models != 0, axis=(1, 2))
     return [models, supports, values, counts]

@@ -1,7 +1,8 @@
 """Compile all loops of fgmp, for both precisions, so that no run in this environment waits for them.
 
 Two processes share the loops. Each loop is compiled by one of them, because both would write its
-file in the cache. Where Numba does not work, runs do without loops, and this says so.
+file in the cache, and those of Algorithm 2 have one file. Where Numba does not work, runs do without
+loops, and this says so.
 """
 
 import sys
@@ -16,12 +17,11 @@ import fgmp
 PRECISIONS = (np.float64, np.float32)
 # The methods whose loops a process compiles.
 SHARES = (
+    (fgmp.FedGradMP(2), fgmp.FedAvg(learning_rate=0.01)),
     (
-        fgmp.FedGradMP(2),
         fgmp.FedGradMP(2, solver=fgmp.SGD(learning_rate=0.01, steps=1)),
-        fgmp.FedAvg(learning_rate=0.01),
+        fgmp.FedGradMP(2, solver=fgmp.GradientDescent(steps=1)),
     ),
-    (fgmp.FedGradMP(2, solver=fgmp.GradientDescent(steps=1)),),
 )
 
 

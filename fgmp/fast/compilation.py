@@ -77,7 +77,8 @@ class CompiledLoop:
             return
         self._lost_folders.add(folder)
         module = self.function.__module__.rpartition(".")[2]
-        files = os.path.join(folder, f"{module}.{self.function.__name__}-*")
+        name = self.function.__qualname__.replace("<", "").replace(">", "")
+        files = os.path.join(folder, f"{module}.{name}-*")
         warn_user(
             f"Numba's cache {files} cannot be used ({type(error).__name__}: {error}); the run goes "
             "on, and each process compiles for itself. What helps: delete these files, make room "

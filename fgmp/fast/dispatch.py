@@ -38,11 +38,12 @@ from ..baselines import Baseline, FedAvg, FedDualAvg, FedIterHT, FedMid
 from ..data import Federation
 from ..dictionaries import Dictionary, StandardBasis
 from ..fedgradmp import FedGradMP
-from ..losses import LogisticLoss, SoftmaxLoss, SquaredLoss
+from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from ..method import Call
 from ..selection import PerAtom, PerOutput
 from ..solvers import SGD, Exact, GradientDescent, solver_for
 from ..sparse_model import Array, IndexArray, SparseModel
+from .arguments import AtomProducts, CohortData, CountedEntries, Objective, Pursuit, RandomStream
 from .models import DenseModels, SparseModels
 
 Derived = dict[str, Array]  # what kernels keep until the end of a run, as in `BackendRecord`
@@ -145,28 +146,27 @@ def inexact_pursuit(
     cohort: IndexArray,
 ) -> KernelUpdates | None:
     """Run the local iterations of FedGradMP with an inexact solver at each client of a cohort."""
-    kernels = _load_kernels()
-    if kernels is None:
-        return None
     loss = federation.loss
     solver: Any = method.solver or solver_for(loss)
-    loop = "line_search_pursuit_loop"
-    step_options: tuple[Any, ...] = (int(solver.steps),)
-    if isinstance(solver, SGD):
-        loop = "stochastic_pursuit_loop"
-        batch_size = int(solver.batch_size or 0)  # 0 is all rows
-        step_options = (float(solver.learning_rate), int(solver.steps), batch_size)
+    is_sgd = isinstance(solver, SGD)
     options = (
-        *step_options,
-        # The logistic loss has a margin, and no other.
-        kernels.Objective(float(getattr(loss, "margin", 0)), loss.row_weight(2) < 1),
+        _objective_of(loss),
         float("inf") if method.radius is None else float(method.radius),
         math.prod(x.shape[1:]),  # the number of outputs
+        int(solver.steps),
+        float(solver.learning_rate) if is_sgd else 0.0,
+        int(solver.batch_size or 0) if is_sgd else 0,  # 0 is all rows
     )
     # Of each row: its part of the gradients of the minibatch and of the steps.
     n_gradients = method.local_iterations * (1 + int(solver.steps))
     multiplications = 2.0 * n_gradients * math.prod(x.shape)
+    loop = "stochastic_pursuit_loop" if is_sgd else "line_search_pursuit_loop"
     return _pursue(method, federation, call, x, cohort, loop, options, multiplications)
+
+
+def _objective_of(loss: Loss) -> Objective:
+    """Return what tells the loss of a row: of these losses only the logistic has a margin."""
+    return Objective(float(getattr(loss, "margin", 0)), loss.row_weight(2) < 1)
 
 
 def _pursue(
@@ -179,16 +179,13 @@ def _pursue(
     options: tuple[Any, ...],
     multiplications: float,
 ) -> KernelUpdates | None:
-    """Run a loop of FedGradMP; `options` are what its solver takes beside the number K."""
-    kernels = _load_kernels()
-    if kernels is None:
-        return None
+    """Run a loop of FedGradMP; `options` are what it takes beside the `Pursuit`."""
     n_atoms = x.shape[0]
     always_include = np.zeros(n_atoms, np.bool_)
     always_include[list(method.selection.always_include)] = True
-    products = kernels.AtomProducts(np.empty((0, 0)), np.empty(0))
+    products = AtomProducts(np.empty((0, 0)), np.empty(0))
     if isinstance(method.dictionary, Dictionary) and not method.dictionary.is_orthonormal:
-        products = kernels.AtomProducts(method.dictionary.gram, method.dictionary.norms)
+        products = AtomProducts(method.dictionary.gram, method.dictionary.norms)
 
     # The most entries of an update: tau and the atoms that are always included, for each output.
     n_outputs = math.prod(x.shape[1:])
@@ -197,12 +194,9 @@ def _pursue(
     values = np.zeros(supports.shape, x.values.dtype)
     counts = np.zeros(len(cohort), np.int64)
 
-    arguments = (
+    task = Pursuit(
         int(method.local_iterations),
-        *options,
-        kernels.CountedEntries(
-            int(method.sparsity), type(method.selection) is PerAtom, always_include
-        ),
+        CountedEntries(int(method.sparsity), type(method.selection) is PerAtom, always_include),
         products,
         x.support.astype(np.int64),
         x.values,
@@ -210,6 +204,7 @@ def _pursue(
         values,
         counts,
     )
+    arguments = (task, *options)
     if not _run_loop(loop, method, federation, call, cohort, arguments, multiplications):
         return None
     updates = SparseModels(supports, values, counts, x.shape)
@@ -217,11 +212,6 @@ def _pursue(
 
 
 # Baselines: gradient steps with thresholds.
-
-
-def thresholds_entries(method: Baseline, federation: Federation) -> bool:
-    """Return whether the thresholds of a method act on each entry, and its rows are dense."""
-    return _selects_entries_of_dense_rows(method, federation)
 
 
 class Descent(NamedTuple):
@@ -278,7 +268,6 @@ def _descend(
 ) -> KernelUpdates | None:
     """Take the local steps of a baseline at each client of a cohort."""
     start, sparsity, before, after = descent_of(method, message)
-    loss = federation.loss
     thresholds = np.zeros((method.local_iterations, 2), start.dtype)
     thresholds[:, 0] = before
     thresholds[:, 1] = after
@@ -290,8 +279,7 @@ def _descend(
     models = np.repeat(start.reshape(1, len(start), -1).transpose(0, 2, 1), len(cohort), axis=0)
     arguments = (
         float(method.learning_rate),
-        float(getattr(loss, "margin", 0)),  # which the logistic loss has, and no other
-        loss.row_weight(2) < 1,
+        _objective_of(federation.loss),
         sparsity,
         thresholds,
         row_products,
@@ -302,12 +290,6 @@ def _descend(
         return None
     values = models.transpose(0, 2, 1).reshape(len(cohort), *start.shape)
     return KernelUpdates(DenseModels(values))
-
-
-for _client_update, _steps, _descent_of in _DESCENTS:
-    kernel(_client_update, steps=_steps, losses=_LABELS_AND_NUMBERS, when=thresholds_entries)(
-        partial(_descend, _descent_of)
-    )
 
 
 def _row_products(federation: Federation, derived: Derived, method: Baseline) -> Array:
@@ -348,6 +330,15 @@ def _has_dense_rows(federation: Federation) -> bool:
     return isinstance(features, np.ndarray) and features.flags.c_contiguous
 
 
+for _client_update, _steps, _descent_of in _DESCENTS:
+    kernel(
+        _client_update,
+        steps=_steps,
+        losses=_LABELS_AND_NUMBERS,
+        when=_selects_entries_of_dense_rows,
+    )(partial(_descend, _descent_of))
+
+
 def _run_loop(
     name: str,
     method: FedGradMP | Baseline,
@@ -370,7 +361,7 @@ def _run_loop(
     ends = federation.offsets[cohort + 1].astype(np.int64)
     n_rows = ends - begins
     batch_sizes = n_rows if method.batch_size is None else np.minimum(method.batch_size, n_rows)
-    data = kernels.CohortData(
+    data = CohortData(
         federation.features,
         federation.targets.astype(federation.dtype, copy=False),
         begins,
@@ -379,7 +370,7 @@ def _run_loop(
         federation.client_ids[cohort].astype(np.int64),
     )
     streams = call.streams
-    stream = kernels.RandomStream(streams.key, streams.CLIENT, call.exchange_index, call.round)
+    stream = RandomStream(streams.key, streams.CLIENT, call.exchange_index, call.round)
 
     most_threads = kernels.numba.config.NUMBA_NUM_THREADS
     is_long = multiplications * n_rows.sum() >= _FEW_MULTIPLICATIONS

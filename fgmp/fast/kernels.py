@@ -1,20 +1,23 @@
 """Compiled copies of client updates ("kernels"): Algorithms 1 and 2, and the baselines.
 
-Beside `fgmp.FedGradMP.client_update` read `cohort_pursuit` (Algorithm 1 with least squares),
-`cohort_stochastic_pursuit` (Algorithm 2 with `SGD`) and `cohort_line_search_pursuit` (Algorithm 2
-with `GradientDescent`); beside the steps of `fgmp.baselines` read `cohort_descent`. All go through
-the clients of a cohort from `first` to `last` - 1, so that several threads can share a cohort: a
-client's numbers depend on no other client, hence not on the number of threads. Everything is plain
-Python over arrays (NUMBA_DISABLE_JIT=1 runs it as such).
+Beside `fgmp.FedGradMP.client_update` read `cohort_pursuit` (Algorithm 1 with least squares) and
+`inexact_pursuit` (Algorithm 2 with `SGD` or `GradientDescent`); beside the steps of
+`fgmp.baselines` read `cohort_descent`. All go through the clients of a cohort from `first` to
+`last` - 1, so that several threads can share a cohort: a client's numbers depend on no other
+client, hence not on the number of threads. Everything is plain Python over arrays
+(NUMBA_DISABLE_JIT=1 runs it as such).
 """
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
 
 import numba
 import numpy as np
 
 from ..sparse_model import Array, IndexArray
+from .arguments import AtomProducts, CohortData, CountedEntries, Objective, Pursuit, RandomStream
 from .compilation import CompiledLoop
 
 # Philox4x64-10: the multipliers of a round, and what its key gains in each (Salmon et al.,
@@ -41,58 +44,6 @@ _SUFFICIENT_DECREASE = 1e-4
 
 # Rows that are read together, so that sums are written back a quarter as often.
 _ROWS_AT_ONCE = 4
-
-
-class CohortData(NamedTuple):
-    """The rows of all clients, and where those of each client of a cohort lie.
-
-    `features` has shape (M, n) and `targets` (M,). Client i of the cohort has the rows `begins[i]`
-    to `ends[i]` - 1, minibatches of `batch_sizes[i]` rows, and the id `client_ids[i]`.
-    """
-
-    features: Array
-    targets: Array
-    begins: IndexArray
-    ends: IndexArray
-    batch_sizes: IndexArray
-    client_ids: IndexArray
-
-
-class RandomStream(NamedTuple):
-    """The key of a run's random numbers, and whose these are: all but the client's id."""
-
-    key: Array
-    purpose: int
-    exchange_index: int
-    round: int
-
-
-class Objective(NamedTuple):
-    """The loss of a row (see `derivative_in_place`), with the mean or the sum over the rows."""
-
-    margin: float
-    is_mean: bool
-
-
-class CountedEntries(NamedTuple):
-    """What counts as one of the tau: entries of each output, or whole atoms; see `Selection`.
-
-    `always_include` has shape (n,), bool.
-    """
-
-    sparsity: int
-    by_atom: bool
-    always_include: Array
-
-
-class AtomProducts(NamedTuple):
-    """The Gram matrix of atoms that are not orthonormal, and their norms, in float64.
-
-    Both are empty if the atoms are orthonormal, so that a loop is compiled once for all atoms.
-    """
-
-    gram: Array
-    norms: Array
 
 
 def first_integers(count: int) -> IndexArray:
@@ -246,17 +197,18 @@ def add_weighted_rows(total: Array, A: Array, rows: IndexArray, weights: Array) 
 # Least squares, as in `fgmp._support.linear_algebra.least_squares`.
 
 
-def has_factor(products: Array, squares: Array, share: float) -> bool:
-    """Return whether the matrix with `products` below its diagonal is definite.
+def has_factor(products: Array, share: float, smallest: float, factor: Array) -> bool:
+    """Fill `factor` with L of H = L L', with 1 / L_ii on its diagonal; return False if it has none.
 
-    Its diagonal is `share * squares`.
+    H is symmetric, with `products` below its diagonal and `share` of them on it. Each squared pivot
+    has to be above the part `smallest` of its product.
     """
-    factor = np.empty_like(products)
     for i in range(len(products)):
         for j in range(i):
             factor[i, j] = (products[i, j] - dot(factor[i, :j], factor[j, :j])) * factor[j, j]
-        pivot = share * squares[i] - dot(factor[i, :i], factor[i, :i])
-        if not 0 < pivot < math.inf:
+        square = float(products[i, i])
+        pivot = share * square - dot(factor[i, :i], factor[i, :i])
+        if not smallest * square < pivot < math.inf:
             return False
         factor[i, i] = 1 / math.sqrt(pivot)
     return True
@@ -271,11 +223,14 @@ def factorize(A: Array, factor: Array, squares: Array) -> bool:
     smallest = float(np.finfo(A.dtype).eps) ** 0.75
     products = np.empty((count, count), A.dtype)
     shares = 1.0
+    # As in `has_factor`, but each product is computed where it is needed: while the processor waits
+    # for the factor (a tenth of the time of small clients, measured).
     for i in range(count):
         for j in range(i):
             products[i, j] = dot(A[i], A[j])
             factor[i, j] = (products[i, j] - dot(factor[i, :j], factor[j, :j])) * factor[j, j]
-        squares[i] = dot(A[i], A[i])
+        products[i, i] = dot(A[i], A[i])
+        squares[i] = products[i, i]
         pivot = squares[i] - dot(factor[i, :i], factor[i, :i])
         if not smallest * squares[i] < pivot < math.inf:
             return False
@@ -285,7 +240,19 @@ def factorize(A: Array, factor: Array, squares: Array) -> bool:
     # H is A A' scaled to a diagonal of ones, and its determinant the product of the shares. H is
     # definite beyond rounding if the determinant is large enough (which is quick to see), or if H
     # has a factor even without a little of its diagonal: the rule of `linear_algebra`.
-    return shares > math.e * smallest or has_factor(products, squares, 1 - smallest)
+    if shares > math.e * smallest:
+        return True
+    return has_factor(products, 1 - smallest, 0.0, np.empty_like(products))
+
+
+def solve_factored(factor: Array, z: Array) -> None:
+    """Replace z, in place, by the solution of L L' x = z, for L as `factorize` leaves it."""
+    for i in range(len(z)):
+        z[i] = (z[i] - dot(factor[i, :i], z[:i])) * factor[i, i]
+    for i in range(len(z) - 1, -1, -1):
+        z[i] *= factor[i, i]
+        for j in range(i):
+            z[j] -= z[i] * factor[i, j]
 
 
 def solve_least_squares(A: Array, y: Array, x: Array) -> bool:
@@ -314,13 +281,10 @@ def solve_least_squares(A: Array, y: Array, x: Array) -> bool:
     for turn in range(1 + _REFINEMENTS):
         # L L' z = A error, or if A is wide L L' z = error.
         for i in range(count):
-            right = error[i] if is_wide else dot(A[i], error)
-            z[i] = (right - dot(factor[i, :i], z[:i])) * factor[i, i]
+            z[i] = error[i] if is_wide else dot(A[i], error)
+        solve_factored(factor, z)
         length = 0.0
-        for i in range(count - 1, -1, -1):
-            z[i] *= factor[i, i]
-            for j in range(i):
-                z[j] -= z[i] * factor[i, j]
+        for i in range(count):
             length += float(z[i]) ** 2 * squares[i]
 
         # x gains z, or A'z; what it leaves of y is computed anew.
@@ -400,20 +364,12 @@ def cohort_pursuit(
     last: int,
     data: CohortData,
     stream: RandomStream,
-    local_iterations: int,
-    counted: CountedEntries,
-    products: AtomProducts,
-    start_support: IndexArray,
-    start_values: Array,
-    supports: IndexArray,
-    values: Array,
-    counts: IndexArray,
+    task: Pursuit,
 ) -> None:
     """Run Algorithm 1 with least squares at each client, from the model x_t that the server sent.
 
-    For one output, in orthonormal atoms, without a ball; all else is left to other code. The
-    parameters are those of `cohort_stochastic_pursuit`. A client's count stays 0 also if a system
-    is nearly singular.
+    For one output, in orthonormal atoms, without a ball; all else is left to other code. A client's
+    count stays 0 if a gradient or a model is not finite, or if a system is nearly singular.
     """
     n = data.features.shape[1]
     is_member = np.empty((1, n), np.bool_)
@@ -422,9 +378,9 @@ def cohort_pursuit(
     for i in range(first, last):
         A = data.features[data.begins[i] : data.ends[i]]
         y = data.targets[data.begins[i] : data.ends[i]]
-        support = start_support
-        x = start_values
-        for k in range(local_iterations):
+        support = task.start_support
+        x = task.start_values
+        for k in range(task.local_iterations):
             rows = draw_minibatch(
                 stream, data.client_ids[i], k * len(A), len(A), data.batch_sizes[i]
             )
@@ -433,11 +389,10 @@ def cohort_pursuit(
             minibatch_gradient(A, y, rows, support, x, r)
 
             # Gamma = approx_{2 tau}(r), and Gamma-hat = Gamma u Lambda.
-            for j in range(n):
-                is_member[0, j] = False
+            set_to_zero(is_member)
             for j in range(len(support)):
                 is_member[0, support[j]] = True
-            if not merge(r, counted, products, is_member, is_merged):
+            if not merge(r, task.counted, task.products, is_member, is_merged):
                 break
             merged = np.empty(n, np.int64)
             n_merged = 0
@@ -453,15 +408,15 @@ def cohort_pursuit(
                 break
 
             # Lambda = approx_tau(b), and x = P_Lambda b.
-            n_kept = keep_largest(solution[0], counted.sparsity, merged)
+            n_kept = keep_largest(solution[0], task.counted.sparsity, merged)
             if n_kept < 0:
                 break
             support = merged[:n_kept]
             x = solution[0, :n_kept]
         else:  # all K iterations came to an end
-            counts[i] = len(x)
-            copy_into(supports[i], support)
-            copy_into(values[i], x)
+            task.counts[i] = len(x)
+            copy_into(task.supports[i], support)
+            copy_into(task.values[i], x)
 
 
 # First-order steps.
@@ -516,8 +471,7 @@ def cohort_descent(
     data: CohortData,
     stream: RandomStream,
     learning_rate: float,
-    margin: float,
-    is_mean: bool,
+    objective: Objective,
     sparsity: int,
     thresholds: Array,
     row_products: Array,
@@ -531,10 +485,7 @@ def cohort_descent(
         As in `cohort_pursuit`.
     learning_rate : float
         eta.
-    margin : float
-        Of the logistic loss, else 0.
-    is_mean : bool
-        Whether the gradient of a minibatch is a mean over its rows, or a sum.
+    objective : Objective
     sparsity : int
         How many entries of each output H keeps; 0 is all.
     thresholds : ndarray, shape (K, 2)
@@ -548,7 +499,7 @@ def cohort_descent(
     A = data.features
     y = data.targets
     n_outputs = models.shape[1]
-    outputs = np.arange(n_outputs)
+    outputs = first_integers(n_outputs)
     on_predictions = len(row_products) > 0
     for i in range(first, last):
         begin = data.begins[i]
@@ -568,7 +519,7 @@ def cohort_descent(
 
         # What the derivative of a row counts in a step. It stands here because steps of softmax on
         # pixels took a tenth longer with it before z (measured, in float32).
-        weight = A.dtype.type(-learning_rate / batch_size if is_mean else -learning_rate)
+        weight = A.dtype.type(-learning_rate / batch_size if objective.is_mean else -learning_rate)
         step = np.empty_like(v)
         for k in range(len(thresholds)):
             before, after = thresholds[k]
@@ -585,7 +536,7 @@ def cohort_descent(
                 else:
                     scores = predict(table, some, point)
                 for s, row in enumerate(some):
-                    derivative_in_place(scores[s], y[begin + row], margin, weight)
+                    derivative_in_place(scores[s], y[begin + row], objective.margin, weight)
                     for c in range(n_outputs):
                         z[row, c] += scores[s, c]
                 add_weighted_rows(step, table, some, scores)
@@ -600,7 +551,7 @@ def cohort_descent(
                     copy_into(v[c], thresholded[c])
 
         if on_predictions:
-            add_weighted_rows(models[i], A[begin:end], np.arange(end - begin), z)
+            add_weighted_rows(models[i], A[begin:end], first_integers(end - begin), z)
 
 
 # Algorithm 2: inexact solvers, any of the three losses, several outputs.
@@ -618,11 +569,9 @@ def derivatives_in_place(scores: Array, y: Array, rows: IndexArray, objective: O
 
 def load_model(support: IndexArray, values: Array, x: Array, is_member: Array) -> None:
     """Fill x, shape (C, n), and the truth values `is_member` from positions of a `SparseModel`."""
-    n_outputs, n = x.shape
-    for c in range(n_outputs):
-        for j in range(n):
-            x[c, j] = 0
-            is_member[c, j] = False
+    n_outputs = len(x)
+    set_to_zero(x)
+    set_to_zero(is_member)
     for k in range(len(support)):
         atom = support[k] // n_outputs
         output = support[k] % n_outputs
@@ -663,7 +612,7 @@ def atoms_to_read(is_used: Array) -> IndexArray:
     """Return the atoms in use, or all if those are most: to leave out few saves no time."""
     atoms = atoms_in_use(is_used)
     n = is_used.shape[1]
-    return atoms if 2 * len(atoms) < n else np.arange(n)
+    return atoms if 2 * len(atoms) < n else first_integers(n)
 
 
 def copy_columns(A: Array, rows: IndexArray, atoms: IndexArray) -> Array:
@@ -687,7 +636,7 @@ def columns_to_read(A: Array, rows: IndexArray, atoms: IndexArray) -> tuple[Arra
     """
     if len(atoms) == A.shape[1]:
         return A, rows
-    return copy_columns(A, rows, atoms), np.arange(len(rows))
+    return copy_columns(A, rows, atoms), first_integers(len(rows))
 
 
 def predict(A: Array, rows: IndexArray, x: Array) -> Array:
@@ -842,23 +791,16 @@ def solve_in_span(gram: Array, atoms: IndexArray, right: Array, solution: Array)
     Return False if the atoms are dependent, to rounding.
     """
     count = len(atoms)
-    smallest = float(np.finfo(gram.dtype).eps) ** 0.75
+    products = np.empty((count, count), gram.dtype)
+    for i in range(count):
+        for j in range(i + 1):
+            products[i, j] = gram[atoms[i], atoms[j]]
     factor = np.empty((count, count), gram.dtype)
-    for i in range(count):
-        for j in range(i):
-            product = gram[atoms[i], atoms[j]]
-            factor[i, j] = (product - dot(factor[i, :j], factor[j, :j])) * factor[j, j]
-        square = gram[atoms[i], atoms[i]]
-        pivot = square - dot(factor[i, :i], factor[i, :i])
-        if not smallest * square < pivot < math.inf:
-            return False
-        factor[i, i] = 1 / math.sqrt(pivot)
-    for i in range(count):
-        solution[i] = (right[i] - dot(factor[i, :i], solution[:i])) * factor[i, i]
-    for i in range(count - 1, -1, -1):
-        solution[i] *= factor[i, i]
-        for j in range(i):
-            solution[j] -= solution[i] * factor[i, j]
+    smallest = float(np.finfo(gram.dtype).eps) ** 0.75
+    if not has_factor(products, 1.0, smallest, factor):
+        return False
+    copy_into(solution, right)
+    solve_factored(factor, solution)
     return True
 
 
@@ -915,9 +857,7 @@ def prune(
                 magnitudes[c, j] = abs(correlations[c, j]) / products.norms[j]
 
     # Lambda = approx_tau(x)
-    for c in range(n_outputs):
-        for j in range(n):
-            is_member[c, j] = False
+    set_to_zero(is_member)
     if not mark_selected(magnitudes, counted.sparsity, counted, is_member):
         return False
 
@@ -955,118 +895,6 @@ def prune(
             for j in range(n):
                 x[c, j] *= scale
     return square < math.inf
-
-
-def cohort_stochastic_pursuit(
-    first: int,
-    last: int,
-    data: CohortData,
-    stream: RandomStream,
-    local_iterations: int,
-    learning_rate: float,
-    steps: int,
-    step_batch_size: int,
-    objective: Objective,
-    radius: float,
-    n_outputs: int,
-    counted: CountedEntries,
-    products: AtomProducts,
-    start_support: IndexArray,
-    start_values: Array,
-    supports: IndexArray,
-    values: Array,
-    counts: IndexArray,
-) -> None:
-    """Run Algorithm 2 with `SGD` at each client, from the model x_t that the server sent.
-
-    Parameters
-    ----------
-    first, last, data, stream
-        As in `cohort_pursuit`.
-    local_iterations : int
-        K.
-    learning_rate, steps, step_batch_size : float, int, int
-        Of `SGD`; a batch size of 0 is all rows.
-    objective : Objective
-    radius : float
-        R, or infinity.
-    n_outputs : int
-        C.
-    counted : CountedEntries
-    products : AtomProducts
-    start_support, start_values : ndarray, shape (k,)
-        x_t and its support, as in a `SparseModel`.
-    supports, values : ndarray, shape (L, most entries of an update)
-        For the updates.
-    counts : ndarray, shape (L,)
-        For the numbers of their entries. A client's count stays 0 if a gradient or a model is not
-        finite, or if atoms are dependent: then its update is left to the reference implementation.
-    """
-    A = data.features
-    y = data.targets
-    n = A.shape[1]
-    rate = A.dtype.type(learning_rate)
-    outputs = np.arange(n_outputs)
-    x = np.empty((n_outputs, n), A.dtype)
-    is_member = np.empty((n_outputs, n), np.bool_)
-    is_merged = np.empty((n_outputs, n), np.bool_)
-    r = np.empty((n_outputs, n), A.dtype)
-    for i in range(first, last):
-        begin = data.begins[i]
-        n_rows = data.ends[i] - begin
-        batch_size = data.batch_sizes[i]
-        load_model(start_support, start_values, x, is_member)
-
-        # A client draws its K minibatches first, then those of the solver.
-        solver_rows = min(step_batch_size, n_rows) if step_batch_size > 0 else n_rows
-        n_drawn = local_iterations * n_rows if batch_size < n_rows else 0
-
-        for k in range(local_iterations):
-            # r = grad g_{i,j}(x), the gradient of the minibatch.
-            rows = begin + draw_minibatch(
-                stream, data.client_ids[i], k * n_rows, n_rows, batch_size
-            )
-            atoms = atoms_to_read(is_member)
-            columns, places = columns_to_read(A, rows, atoms)
-            derivative = predict(columns, places, copy_columns(x, outputs, atoms))
-            derivatives_in_place(derivative, y, rows, objective)
-            set_to_zero(r)
-            add_weighted_rows(r, A, rows, derivative)
-
-            # Gamma = approx_{2 tau}(r), and Gamma-hat = Gamma u Lambda.
-            if not merge(r, counted, products, is_member, is_merged):
-                break
-
-            # b = argmin f_i over the span of the atoms of Gamma-hat, nearly: steps of SGD on z, the
-            # coefficients of these atoms.
-            atoms = atoms_to_read(is_merged)
-            z = copy_columns(x, outputs, atoms)
-            is_free = copy_columns(is_merged, outputs, atoms)
-            gradient = np.empty(z.shape, A.dtype)
-            for _ in range(steps):
-                rows = begin + draw_minibatch(
-                    stream, data.client_ids[i], n_drawn, n_rows, solver_rows
-                )
-                if solver_rows < n_rows:
-                    n_drawn += n_rows
-                columns, places = columns_to_read(A, rows, atoms)
-                derivative = predict(columns, places, z)
-                derivatives_in_place(derivative, y, rows, objective)
-                set_to_zero(gradient)
-                add_weighted_rows(gradient, columns, places, derivative)
-                for c in range(n_outputs):
-                    for j in range(len(atoms)):
-                        change = rate * gradient[c, j]
-                        z[c, j] -= change if is_free[c, j] else A.dtype.type(0)
-            for c in range(n_outputs):
-                for j in range(len(atoms)):
-                    x[c, atoms[j]] = z[c, j]
-
-            # Lambda = approx_tau(b), and x = Pi_R P_Lambda b.
-            if not prune(counted, radius, products, is_merged, x, is_member):
-                break
-        else:
-            counts[i] = store_model(x, is_member, supports[i], values[i])
 
 
 def loss_value(scores: Array, target: Any, margin: float) -> float:
@@ -1140,9 +968,8 @@ def fill_descent_direction(
 
 
 def take_gradient_steps(
-    columns: Array,
+    A: Array,
     y: Array,
-    atoms: IndexArray,
     steps: int,
     objective: Objective,
     products: AtomProducts,
@@ -1152,18 +979,19 @@ def take_gradient_steps(
 ) -> bool:
     """Minimise f_i on the merged atoms by `steps` of `GradientDescent`, from x, in place.
 
-    The numbers are those of `SecondOrderProblem.line_search`. `columns` are those of `atoms`, all
-    that are merged for some output, and `scores` the predictions at x, which change with it.
-    Return False if a gradient is so large or so small that its squares overflow or vanish, or if
-    merged atoms are dependent.
+    The numbers are those of `SecondOrderProblem.line_search`. `scores` are the predictions at x,
+    which change with it. Return False if a gradient is so large or so small that its squares
+    overflow or vanish, or if merged atoms are dependent.
     """
     n_rows, n_outputs = scores.shape
     margin = objective.margin
     weight = 1 / n_rows if objective.is_mean else 1.0
-    rounding = float(np.finfo(columns.dtype).eps)
+    rounding = float(np.finfo(A.dtype).eps)
     safe = 2.0**30 if rounding > 1e-10 else 2.0**200  # float32, or float64
-    every_row = np.arange(n_rows)
-    outputs = np.arange(n_outputs)
+    every_row = first_integers(n_rows)
+    outputs = first_integers(n_outputs)
+    atoms = atoms_in_use(is_merged)
+    columns = copy_columns(A, every_row, atoms)
     derivative = np.empty((n_rows, n_outputs), columns.dtype)
     gradient = np.empty((n_outputs, len(atoms)), columns.dtype)
     direction = np.empty(x.shape, columns.dtype)
@@ -1184,9 +1012,7 @@ def take_gradient_steps(
             derivative_in_place(derivative[t], y[t], margin, columns.dtype.type(weight))
             for c in range(n_outputs):
                 derivative_square += float(derivative[t, c]) * float(derivative[t, c])
-        for c in range(n_outputs):
-            for j in range(len(atoms)):
-                gradient[c, j] = 0
+        set_to_zero(gradient)
         add_weighted_rows(gradient, columns, every_row, derivative)
         if not fill_descent_direction(gradient, atoms, products, is_merged, direction):
             return False
@@ -1239,75 +1065,117 @@ def take_gradient_steps(
     return True
 
 
-def cohort_line_search_pursuit(
-    first: int,
-    last: int,
-    data: CohortData,
-    stream: RandomStream,
-    local_iterations: int,
-    steps: int,
-    objective: Objective,
-    radius: float,
-    n_outputs: int,
-    counted: CountedEntries,
-    products: AtomProducts,
-    start_support: IndexArray,
-    start_values: Array,
-    supports: IndexArray,
-    values: Array,
-    counts: IndexArray,
-) -> None:
-    """Run Algorithm 2 with `steps` of `GradientDescent` at each client, from the model x_t.
+def inexact_pursuit(has_line_search: bool) -> Callable[..., None]:
+    """Return the loop that runs Algorithm 2 at each client, with `GradientDescent` or with `SGD`.
 
-    The other parameters are those of `cohort_stochastic_pursuit`.
+    Of the two solvers Numba compiles that of the loop only. The parameters of a loop are
+
+    first, last, data, stream, task
+        As in `cohort_pursuit`. A client's count stays 0 if a gradient or a model is not finite, or
+        if atoms are dependent.
+    objective : Objective
+    radius : float
+        R, or infinity.
+    n_outputs : int
+        C.
+    steps, learning_rate, step_batch_size : int, float, int
+        Of the solver; a batch size of 0 is all rows. A line search has no rate and takes all rows.
     """
-    n = data.features.shape[1]
-    outputs = np.arange(n_outputs)
-    x = np.empty((n_outputs, n), data.features.dtype)
-    is_member = np.empty((n_outputs, n), np.bool_)
-    is_merged = np.empty((n_outputs, n), np.bool_)
-    r = np.empty((n_outputs, n), data.features.dtype)
-    for i in range(first, last):
-        A = data.features[data.begins[i] : data.ends[i]]
-        y = data.targets[data.begins[i] : data.ends[i]]
-        n_rows = len(A)
-        batch_size = data.batch_sizes[i]
-        every_row = np.arange(n_rows)
-        load_model(start_support, start_values, x, is_member)
-        for k in range(local_iterations):
-            # The predictions of all rows at x, whose atoms are those of Lambda.
-            atoms = atoms_in_use(is_member)
-            columns = copy_columns(A, every_row, atoms)
-            scores = predict(columns, every_row, copy_columns(x, outputs, atoms))
 
-            # r = grad g_{i,j}(x), the gradient of the minibatch.
-            rows = draw_minibatch(stream, data.client_ids[i], k * n_rows, n_rows, batch_size)
-            weight = A.dtype.type(1 / batch_size if objective.is_mean else 1)
-            derivative = np.empty((batch_size, n_outputs), A.dtype)
-            for t in range(batch_size):
-                for c in range(n_outputs):
-                    derivative[t, c] = scores[rows[t], c]
-                derivative_in_place(derivative[t], y[rows[t]], objective.margin, weight)
-            set_to_zero(r)
-            add_weighted_rows(r, A, rows, derivative)
+    def cohort_inexact_pursuit(
+        first: int,
+        last: int,
+        data: CohortData,
+        stream: RandomStream,
+        task: Pursuit,
+        objective: Objective,
+        radius: float,
+        n_outputs: int,
+        steps: int,
+        learning_rate: float,
+        step_batch_size: int,
+    ) -> None:
+        counted = task.counted
+        products = task.products
+        n = data.features.shape[1]
+        outputs = first_integers(n_outputs)
+        x = np.empty((n_outputs, n), data.features.dtype)
+        is_member = np.empty((n_outputs, n), np.bool_)
+        is_merged = np.empty((n_outputs, n), np.bool_)
+        r = np.empty((n_outputs, n), data.features.dtype)
+        for i in range(first, last):
+            A = data.features[data.begins[i] : data.ends[i]]
+            y = data.targets[data.begins[i] : data.ends[i]]
+            n_rows = len(A)
+            every_row = first_integers(n_rows)
+            batch_size = data.batch_sizes[i]
+            load_model(task.start_support, task.start_values, x, is_member)
 
-            # Gamma = approx_{2 tau}(r), and Gamma-hat = Gamma u Lambda.
-            if not merge(r, counted, products, is_member, is_merged):
-                break
+            # A client draws its K minibatches first, then those of the solver.
+            solver_rows = min(step_batch_size, n_rows) if step_batch_size > 0 else n_rows
+            first_step = task.local_iterations if batch_size < n_rows else 0
 
-            # b = argmin f_i over the span of the atoms of Gamma-hat, nearly.
-            atoms = atoms_in_use(is_merged)
-            columns = copy_columns(A, every_row, atoms)
-            if not take_gradient_steps(
-                columns, y, atoms, steps, objective, products, is_merged, scores, x
-            ):
-                break
+            for k in range(task.local_iterations):
+                # r = grad g_{i,j}(x), the gradient of the minibatch. A line search goes on from the
+                # predictions of all rows at x, whose atoms are those of Lambda.
+                rows = draw_minibatch(stream, data.client_ids[i], k * n_rows, n_rows, batch_size)
+                if has_line_search:
+                    atoms = atoms_in_use(is_member)
+                    columns = copy_columns(A, every_row, atoms)
+                    scores = predict(columns, every_row, copy_columns(x, outputs, atoms))
+                    derivative = np.empty((batch_size, n_outputs), A.dtype)
+                    for t in range(batch_size):
+                        copy_into(derivative[t], scores[rows[t]])
+                else:
+                    atoms = atoms_to_read(is_member)
+                    columns, places = columns_to_read(A, rows, atoms)
+                    derivative = predict(columns, places, copy_columns(x, outputs, atoms))
+                derivatives_in_place(derivative, y, rows, objective)
+                set_to_zero(r)
+                add_weighted_rows(r, A, rows, derivative)
 
-            # Lambda = approx_tau(b), and x = Pi_R P_Lambda b.
-            if not prune(counted, radius, products, is_merged, x, is_member):
-                break
-        else:
-            counts[i] = store_model(x, is_member, supports[i], values[i])
+                # Gamma = approx_{2 tau}(r), and Gamma-hat = Gamma u Lambda.
+                if not merge(r, counted, products, is_member, is_merged):
+                    break
+
+                # b = argmin f_i over the span of the atoms of Gamma-hat, nearly.
+                if has_line_search:
+                    if not take_gradient_steps(
+                        A, y, steps, objective, products, is_merged, scores, x
+                    ):
+                        break
+                else:
+                    # Steps of SGD on z, the coefficients of these atoms.
+                    rate = A.dtype.type(learning_rate)
+                    atoms = atoms_to_read(is_merged)
+                    z = copy_columns(x, outputs, atoms)
+                    is_free = copy_columns(is_merged, outputs, atoms)
+                    gradient = np.empty(z.shape, A.dtype)
+                    for step in range(steps):
+                        first_word = (first_step + k * steps + step) * n_rows
+                        rows = draw_minibatch(
+                            stream, data.client_ids[i], first_word, n_rows, solver_rows
+                        )
+                        columns, places = columns_to_read(A, rows, atoms)
+                        derivative = predict(columns, places, z)
+                        derivatives_in_place(derivative, y, rows, objective)
+                        set_to_zero(gradient)
+                        add_weighted_rows(gradient, columns, places, derivative)
+                        for c in range(n_outputs):
+                            for j in range(len(atoms)):
+                                change = rate * gradient[c, j]
+                                z[c, j] -= change if is_free[c, j] else A.dtype.type(0)
+                    for c in range(n_outputs):
+                        for j in range(len(atoms)):
+                            x[c, atoms[j]] = z[c, j]
+
+                # Lambda = approx_tau(b), and x = Pi_R P_Lambda b.
+                if not prune(counted, radius, products, is_merged, x, is_member):
+                    break
+            else:
+                task.counts[i] = store_model(x, is_member, task.supports[i], task.values[i])
+
+    return cohort_inexact_pursuit
 
 
 # `make mutants` changes no function that has a decorator, so all are compiled from here on.
@@ -1316,46 +1184,16 @@ def cohort_line_search_pursuit(
 # that was called could be compiled once for itself and once for its caller, with sums in another
 # order, and the bits of a run would depend on whether a process compiles a loop or loads it. Only
 # loops call them, so they get no entry points for Python and C, which take as long to compile.
+# All functions of this file but the loops are helpers.
 # These options stand in this file because Numba compares the age of its cache with no other.
-_HELPERS = (
-    first_integers,
-    high_word,
-    keyed_words,
-    partition_smallest,
-    draw_minibatch,
-    dot,
-    set_to_zero,
-    copy_into,
-    add_weighted_rows,
-    has_factor,
-    factorize,
-    solve_least_squares,
-    minibatch_gradient,
-    system_of,
-    keep_largest,
-    derivative_in_place,
-    derivatives_in_place,
-    soft_threshold,
-    hard_threshold,
-    load_model,
-    store_model,
-    atoms_in_use,
-    atoms_to_read,
-    copy_columns,
-    columns_to_read,
-    predict,
-    are_finite,
-    count_above,
-    mark_largest,
-    mark_selected,
-    solve_in_span,
-    merge,
-    prune,
-    loss_value,
-    curvature_along,
-    fill_descent_direction,
-    take_gradient_steps,
-)
+_LOOPS = (cohort_pursuit, inexact_pursuit, cohort_descent)
+_HELPERS = [
+    function
+    for function in vars().values()
+    if isinstance(function, FunctionType)
+    and function.__module__ == __name__
+    and function not in _LOOPS
+]
 _HELPER_OPTIONS: dict[str, Any] = {
     "fastmath": {"reassoc", "nsz", "contract"},
     "forceinline": True,
@@ -1366,6 +1204,6 @@ for _helper in _HELPERS:  # which loops, and other helpers, find by name once th
     globals()[_helper.__name__] = numba.njit(_helper, **_HELPER_OPTIONS)
 
 pursuit_loop = CompiledLoop(cohort_pursuit)
-stochastic_pursuit_loop = CompiledLoop(cohort_stochastic_pursuit)
-line_search_pursuit_loop = CompiledLoop(cohort_line_search_pursuit)
+stochastic_pursuit_loop = CompiledLoop(inexact_pursuit(has_line_search=False))
+line_search_pursuit_loop = CompiledLoop(inexact_pursuit(has_line_search=True))
 descent_loop = CompiledLoop(cohort_descent)
