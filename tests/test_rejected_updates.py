@@ -369,3 +369,26 @@ def test_exception_of_user_solver_reaches_the_user():
     method = fgmp.FedGradMP(3, solver=UserSolver(steps=1))
     with pytest.raises(FloatingPointError, match="mine"):
         fgmp.simulate(method, FED, 2, rng=0)
+
+
+@pytest.mark.parametrize(
+    ("clients", "kept"),
+    [
+        ([1, 3], (1, 3)),
+        (np.array([1, 3]), (1, 3)),
+        ([np.int64(1), 3], (1, 3)),
+        (np.float64(0.5), 0.5),
+        (1, 1.0),
+        (None, None),
+    ],
+)
+def test_whom_a_fault_may_affect_is_kept_in_plain_types(clients, kept):
+    """Ids that can be read only once serve a whole run, and copies of the fault."""
+    assert fgmp.DropOut(clients=iter([1, 3])).client_ids == (1, 3)
+    fault = fgmp.DropOut(clients=clients)
+    assert fault.clients == kept and type(fault.clients) is type(kept)
+    assert replace(fault, probability=0.5).clients == kept
+    assert (fault.share, fault.client_ids) == (
+        kept if isinstance(kept, float) else None,
+        kept if isinstance(kept, tuple) else None,
+    )

@@ -5,8 +5,8 @@ The server never sees a fault. It sees that an update is missing, or the update 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from ..sparse_model import Array, IndexArray
 from ..updates import Message
 
 BoolArray = NDArray[np.bool_]
+Change = Callable[[Any, int], Any]
 
 # Draws of who can be affected are keyed by this plus the index of the fault, beyond every number
 # of a round, so that they share no random number with the draws of a round.
@@ -66,22 +67,24 @@ class DropOut:
         validate_number_field(self, "probability", at_least=0, at_most=1)
         if self.clients is None:
             return
-        if _is_number(self.clients):
+        # Kept in Python's own types: a checkpoint compares faults by their fields.
+        clients: float | tuple[int, ...]
+        if isinstance(self.clients, (int, float, np.number)):
             validate_number_field(self, "clients", at_least=0, at_most=1)
+            clients = float(self.clients)
         else:
-            _check_client_ids(self.clients)
+            clients = _client_ids(self.clients)
+        object.__setattr__(self, "clients", clients)
 
     @property
     def share(self) -> float | None:
         """The share of all clients that are eligible; None if `clients` has ids or is None."""
-        return float(self.clients) if _is_number(self.clients) else None  # type: ignore[arg-type]
+        return self.clients if isinstance(self.clients, float) else None
 
     @property
     def client_ids(self) -> tuple[int, ...] | None:
         """The ids of the eligible clients; None if `clients` is a share or None."""
-        if self.clients is None or self.share is not None:
-            return None
-        return tuple(int(client_id) for client_id in self.clients)  # type: ignore[union-attr]
+        return self.clients if isinstance(self.clients, tuple) else None
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ class Corrupted(DropOut):
     True
     """
 
-    change: Callable[[Any, int], Any]
+    change: Change
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -176,26 +179,19 @@ class Faulty:
 
     def identity(self) -> dict[str, Any]:
         """Return the identity of the inner transport and the faults."""
-        return self.transport.identity() | {"faults": tuple(map(_in_plain_types, self.faults))}
+        return self.transport.identity() | {"faults": self.faults}
 
     def run_clients(self, call: Call, message: Message, cohort: IndexArray) -> list[Any]:
         """Return the updates of a cohort as they arrive: None for one that is dropped."""
         client_ids = self._client_ids(cohort)
-        affected = self._affected(call, client_ids)
-        is_dropped = self._is_dropped(affected, len(cohort))
+        changes = self._changes(call, client_ids)
 
         # A client that is dropped computes nothing: the inner transport does not run it.
-        reached = np.flatnonzero(~is_dropped)
+        reached = np.flatnonzero([own is not None for own in changes])
         sent = self.transport.run_clients(call, message, cohort[reached])
         arrived: list[Any] = [None] * len(cohort)
         for position, update in zip(reached, sent, strict=True):
-            arrived[position] = update
-
-        for fault, is_affected in zip(self.faults, affected, strict=True):
-            if isinstance(fault, Corrupted):
-                for position in np.flatnonzero(is_affected & ~is_dropped):
-                    client_id = int(client_ids[position])
-                    arrived[position] = fault.change(arrived[position], client_id)
+            arrived[position] = _changed(update, int(client_ids[position]), changes[position])
         return arrived
 
     @property
@@ -226,33 +222,27 @@ class Faulty:
         if call is None:  # objectives arrive unaltered, as they do without masks
             return masked(call, message, cohort, weights, secure)
         client_ids = self._client_ids(cohort)
-        affected = self._affected(call, client_ids)
-        is_dropped = self._is_dropped(affected, len(cohort))
+        changes = self._changes(call, client_ids)
 
         def alter(position: int, upload: Any) -> Any:
-            if is_dropped[position]:
-                return None
-            for fault, is_affected in zip(self.faults, affected, strict=True):
-                if isinstance(fault, Corrupted) and is_affected[position]:
-                    upload = fault.change(upload, int(client_ids[position]))
-            return upload
+            return _changed(upload, int(client_ids[position]), changes[position])
 
         return masked(call, message, cohort, weights, secure, alter_upload=alter)
 
     def _client_ids(self, cohort: IndexArray) -> IndexArray:
         return np.asarray(self.transport.info.client_ids)[cohort]
 
-    def _affected(self, call: Call, client_ids: IndexArray) -> list[BoolArray]:
-        """For each fault a mask of the clients that it affects in this round."""
-        return [self._is_affected(index, call, client_ids) for index in range(len(self.faults))]
-
-    def _is_dropped(self, affected: Sequence[BoolArray], n_clients: int) -> BoolArray:
-        """Mask of the clients that some fault drops: one that corrupts leaves the client there."""
-        is_dropped: BoolArray = np.zeros(n_clients, bool)
-        for fault, is_affected in zip(self.faults, affected, strict=True):
-            if not isinstance(fault, Corrupted):
-                is_dropped |= is_affected
-        return is_dropped
+    def _changes(self, call: Call, client_ids: IndexArray) -> list[list[Change] | None]:
+        """For each client the changes of its update in this round; None if it is dropped."""
+        changes: list[list[Change] | None] = [[] for _ in client_ids]
+        for index, fault in enumerate(self.faults):
+            for position in np.flatnonzero(self._is_affected(index, call, client_ids)):
+                own = changes[position]
+                if not isinstance(fault, Corrupted):
+                    changes[position] = None
+                elif own is not None:
+                    own.append(fault.change)
+        return changes
 
     def _is_affected(self, index: int, call: Call, client_ids: IndexArray) -> BoolArray:
         """Mask of the clients that a fault affects, the same in all exchanges of a round."""
@@ -281,19 +271,17 @@ class Faulty:
         return np.array(fault.client_ids, np.intp)
 
 
-def _is_number(clients: Any) -> bool:
-    return isinstance(clients, (int, float, np.number))
+def _changed(update: Any, client_id: int, changes: list[Change] | None) -> Any:
+    """Return what arrives of an update; None if its client is dropped."""
+    if changes is None:
+        return None
+    for change in changes:
+        update = change(update, client_id)
+    return update
 
 
-def _check_client_ids(clients: Any) -> None:
+def _client_ids(clients: Any) -> tuple[int, ...]:
+    """Return client ids as integers, or raise a ValueError."""
     expected = "client ids, or a share of all clients from 0 to 1"
-    if isinstance(clients, Iterator):  # it could be read once only, and this check reads it
-        raise ValueError(f"clients is {short_repr(clients)}; expected {expected}")
-    for client_id in check_sequence("clients", clients, expected):
-        check_integer("clients", client_id, at_least=0)
-
-
-def _in_plain_types(fault: DropOut) -> DropOut:
-    """Return a fault in Python's own types: a checkpoint compares faults by their fields."""
-    clients = fault.share if fault.share is not None else fault.client_ids
-    return replace(fault, probability=float(fault.probability), clients=clients)
+    ids = check_sequence("clients", clients, expected)
+    return tuple(check_integer("clients", client_id, at_least=0) for client_id in ids)
