@@ -239,14 +239,11 @@ def _label_list(name: str, y: Any) -> list[Any]:
         check_array(name, array)
     values: list[Any] = array.tolist()
     for i, value in enumerate(values):
-        if not isinstance(value, _LABEL_TYPES):
+        is_label = isinstance(value, _LABEL_TYPES)
+        if not is_label or value != value:
+            found = "nan" if is_label else f"a {type(value).__name__}"
             raise ValueError(
-                f"{name}[{i}] is a {type(value).__name__}; expected a label in every row: "
-                "a number, or text"
-            )
-        if value != value:
-            raise ValueError(
-                f"{name}[{i}] is nan; expected a label in every row: a number, or text"
+                f"{name}[{i}] is {found}; expected a label in every row: a number, or text"
             )
     return values
 

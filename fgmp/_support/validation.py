@@ -468,13 +468,7 @@ def validate_integer_field(
     if value is None and optional:
         return
     check_integer(name, value, **bounds)
-    if isinstance(value, int):
-        return
-    if value.dtype.kind != "i" or value.dtype.itemsize < 4:
-        raise ValueError(
-            f"{name} is {short_repr(value)}, of type {value.dtype}, which overflows; "
-            "expected an int"
-        )
+    _refuse_overflowing(name, value, "i", "an int")
 
 
 def validate_number_field(
@@ -490,12 +484,17 @@ def validate_number_field(
     if value is None and optional:
         return
     check_number(name, value, **bounds)
+    _refuse_overflowing(name, value, "if", "a float")
+
+
+def _refuse_overflowing(name: str, value: Any, kinds: str, expected: str) -> None:
+    """Raise a ValueError for a NumPy number of another kind, or of less than 32 bits."""
     if isinstance(value, (int, float)):
         return
-    if value.dtype.kind == "u" or value.dtype.itemsize < 4:
+    if value.dtype.kind not in kinds or value.dtype.itemsize < 4:
         raise ValueError(
             f"{name} is {short_repr(value)}, of type {value.dtype}, which overflows; "
-            "expected a float"
+            f"expected {expected}"
         )
 
 

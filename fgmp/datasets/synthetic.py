@@ -339,18 +339,14 @@ class _StreamedMatrix(LinearOperator):  # type: ignore[misc]
         rows *= self.scale
         rows += self.mean
 
-    def _matvec(self, x: Array) -> Array:
-        return self._product(x)
-
-    def _matmat(self, X: Array) -> Array:
-        return self._product(X)
-
     def _product(self, factor: Array) -> Array:
         for known, product in self.kept:
             # Atoms may come as a copy, in another precision or from another process.
             if factor is known or np.array_equal(factor, known):
                 return product.copy()
         return np.concatenate([block @ factor for block in self.blocks()])
+
+    _matvec = _matmat = _product
 
     def _rmatmat(self, X: Array) -> Array:
         product = np.zeros(())

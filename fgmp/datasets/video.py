@@ -30,8 +30,8 @@ _FLOWER_HEIGHT = 0.3
 class Flower(NamedTuple):
     """A flower cut out of a photograph: its grey values times the mask, and the mask."""
 
-    grey: Grey
-    mask: Grey
+    grey: Image.Image
+    mask: Image.Image
 
 
 def photo_clip(n_frames: int = 120, height: int = 240, width: int = 320) -> Grey:
@@ -77,14 +77,7 @@ def photo_clip(n_frames: int = 120, height: int = 240, width: int = 320) -> Grey
     return np.clip(clip, 0, 1, out=clip)
 
 
-class _FlowerImages(NamedTuple):
-    """A flower and its mask as images of the size that they have in the clip."""
-
-    grey: Image.Image
-    mask: Image.Image
-
-
-def _background_and_flower(height: int, width: int) -> tuple[Grey, _FlowerImages]:
+def _background_and_flower(height: int, width: int) -> tuple[Grey, Flower]:
     """Return the background of a clip, and the flower that moves before it."""
     with needs("photo_clip", "scikit-learn", "pillow"):
         from PIL import Image, ImageOps
@@ -92,19 +85,11 @@ def _background_and_flower(height: int, width: int) -> tuple[Grey, _FlowerImages
 
     china = _to_image(load_sample_image("china.jpg") / 255 @ _LUMA)
     background = _to_pixels(ImageOps.fit(china, (width, height), Image.Resampling.LANCZOS))
-    flower = _cut_flower(load_sample_image("flower.jpg") / 255)
-    flower_height = round(_FLOWER_HEIGHT * height)
-    cut_height, cut_width = flower.grey.shape
-    flower_width = round(flower_height * cut_width / cut_height)
-    size = (flower_width, flower_height)
-    images = _FlowerImages(
-        grey=_to_image(flower.grey).resize(size, Image.Resampling.LANCZOS),
-        mask=_to_image(flower.mask).resize(size, Image.Resampling.LANCZOS),
-    )
-    return background, images
+    flower = _cut_flower(load_sample_image("flower.jpg") / 255, round(_FLOWER_HEIGHT * height))
+    return background, flower
 
 
-def _draw_flower(background: Grey, flower: _FlowerImages, x: float, y: float) -> Grey:
+def _draw_flower(background: Grey, flower: Flower, x: float, y: float) -> Grey:
     """Return the background with the flower's centre at (x, y), which may be between pixels."""
     height, width = background.shape
     grey = _move(flower.grey, height, width, x, y)
@@ -123,8 +108,9 @@ def _move(image: Image.Image, height: int, width: int, x: float, y: float) -> Gr
     return _to_pixels(moved)
 
 
-def _cut_flower(photo: Grey) -> Flower:
-    """Cut out the largest orange patch of a photograph, blurred at the edge."""
+def _cut_flower(photo: Grey, height: int) -> Flower:
+    """Cut out the largest orange patch of a photograph, blurred at the edge, of a height."""
+    from PIL import Image
     from scipy.ndimage import binary_fill_holes, find_objects, gaussian_filter, label
 
     red = photo[..., 0]
@@ -133,7 +119,10 @@ def _cut_flower(photo: Grey) -> Flower:
     largest = np.bincount(patches.ravel())[1:].argmax()
     mask = gaussian_filter(binary_fill_holes(patches == largest + 1).astype(float), 3)
     box = find_objects((mask > 0).astype(int))[0]
-    return Flower(grey=(mask * (photo @ _LUMA))[box], mask=mask[box])
+    cut_height, cut_width = mask[box].shape
+    size = (round(height * cut_width / cut_height), height)
+    images = [_to_image(part[box]) for part in (mask * (photo @ _LUMA), mask)]
+    return Flower(*(image.resize(size, Image.Resampling.LANCZOS) for image in images))
 
 
 def _to_image(pixels: Grey) -> Image.Image:
@@ -255,9 +244,10 @@ def _upright(frame: Any, height: int | None, width: int | None, path: str) -> ND
             "those"
         )
     if is_transposed:
-        luma = _luma(frame, height=width, width=height).T
-    else:
-        luma = _luma(frame, height=height, width=width)
+        height, width = width, height
+    luma = frame.reformat(width=width, height=height, format="gray").to_ndarray()
+    if is_transposed:
+        luma = luma.T
     # Each column of the matrix has one sign, which says where its axis points.
     sign_x, sign_y = turn.sum(axis=0)
     return luma[::sign_y, ::sign_x]
@@ -271,11 +261,6 @@ def _display_matrix(frame: Any) -> NDArray[np.int_]:
             # Its last column and row move and project.
             matrix = np.frombuffer(bytes(side), np.int32).reshape(3, 3)[:2, :2]
     return matrix
-
-
-def _luma(frame: Any, height: int | None, width: int | None) -> NDArray[np.uint8]:
-    """Return the luma of a frame as it is stored, scaled to a size."""
-    return frame.reformat(width=width, height=height, format="gray").to_ndarray()
 
 
 def _warn_if_cut_short(stream: Any, last_frame: Any, path: str) -> None:

@@ -201,26 +201,25 @@ class Checkpoint:
             self._save(run, content._replace(secret=run.aggregator.privacy.secret))
 
     def _save(self, run: Run, content: _Content) -> None:
+        """Write the file, or warn that it could not be; raise if the run must not go on without."""
         try:
             _write(self.target, pickle.dumps(tuple(content)))
         except OSError as error:
-            self._bear(run, error)
+            if self.saved_round < 0 or run.aggregator.privacy.secret:
+                reason = (
+                    f"checkpoint cannot be written ({error.strerror}); expected a path to write to"
+                )
+                raise OSError(error.errno, reason, str(self.path)) from error
+            if not self.is_failing:
+                warn_user(
+                    f"the checkpoint of round {run.progress.round} could not be written to "
+                    f"{str(self.path)!r} ({error.strerror}); the run goes on, and the one of round "
+                    f"{self.saved_round} is still there"
+                )
+            self.is_failing = True
         else:
             self.saved_round = content.progress[0].round
             self.is_failing = False
-
-    def _bear(self, run: Run, error: OSError) -> None:
-        """Warn that the file could not be written; raise if the run must not go on without it."""
-        if self.saved_round < 0 or run.aggregator.privacy.secret:
-            reason = f"checkpoint cannot be written ({error.strerror}); expected a path to write to"
-            raise OSError(error.errno, reason, str(self.path)) from error
-        if not self.is_failing:
-            warn_user(
-                f"the checkpoint of round {run.progress.round} could not be written to "
-                f"{str(self.path)!r} ({error.strerror}); the run goes on, and the one of round "
-                f"{self.saved_round} is still there"
-            )
-        self.is_failing = True
 
 
 class _Content(NamedTuple):
@@ -250,16 +249,14 @@ def _read(title: str, path: Path) -> _Content:
     head = written[:_HEAD_BYTES]
     pickled = written[_HEAD_BYTES:]
     expected = "or the path of a file that does not exist yet"
+    reason = ""
     if not head.startswith(f"{_NAME} {_FORMAT} ".encode()):
         # The first versions wrote a pickle without a head.
         is_older = head.startswith(_NAME.encode()) or head[:1] == b"\x80"
         reason = "is of another version of fgmp" if is_older else "is none"
-        raise ValueError(
-            f"{title} cannot be read ({reason}); expected a file that this version wrote, "
-            f"{expected}"
-        )
-    if head != _head_of(pickled):
+    elif head != _head_of(pickled):
         reason = "is damaged: its checksum is another one than at its beginning"
+    if reason:
         raise ValueError(
             f"{title} cannot be read ({reason}); expected a file that this version wrote, "
             f"{expected}"

@@ -581,22 +581,18 @@ def _share_misclassified(problem: RestrictedProblem, predictions: Array) -> floa
     return 1.0 if margins is None else float(np.mean(np.any(margins <= 0, axis=1)))
 
 
-class _SharesMoved(NamedTuple):
-    """The shares of a client's rows that a step moves back, and not hardly, and well ahead."""
+def _shares_moved(problem: RestrictedProblem, predictions: Array, step: Array) -> list[float]:
+    """Return the shares of a client's rows that a step moves back, and not hardly, and well ahead.
 
-    back: float
-    ahead: float
-
-
-def _shares_moved(problem: RestrictedProblem, predictions: Array, step: Array) -> _SharesMoved:
-    """Return the shares of rows that a step moves; all count as moved back if l falls nowhere."""
+    All count as moved back if l falls nowhere.
+    """
     moves = problem.loss.recession_margins(predictions, problem.targets, problem.predictions(step))
     if moves is None:
-        return _SharesMoved(back=1.0, ahead=0.0)
+        return [1.0, 0.0]
     stays = max(_STAYS, float(np.sqrt(np.finfo(step.dtype).eps)))
     goes_back = np.any(moves < -stays * max(1.0, float(np.abs(moves).max(initial=0))), axis=1)
     goes_ahead = np.any(moves > _AHEAD, axis=1)
-    return _SharesMoved(back=float(np.mean(goes_back)), ahead=float(np.mean(goes_ahead)))
+    return [float(np.mean(goes_back)), float(np.mean(goes_ahead))]
 
 
 @dataclass(frozen=True)
