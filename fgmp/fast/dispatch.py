@@ -100,7 +100,10 @@ def pursuit(
     # Of each row: its part of the gradients, and of the products of the merged columns.
     sparsity = min(method.sparsity, x.shape[0])
     multiplications = method.local_iterations * (x.shape[0] + 9.0 * sparsity**2)
-    return _pursue(method, federation, call, x, cohort, "pursuit_loop", (), multiplications)
+    task = _task_of(method, x, len(cohort))
+    if not _run_loop("pursuit_loop", method, federation, call, cohort, (task,), multiplications):
+        return None
+    return _updates_of(task, x)
 
 
 # FedGradMP: Algorithm 2.
@@ -149,7 +152,9 @@ def inexact_pursuit(
     loss = federation.loss
     solver: Any = method.solver or solver_for(loss)
     is_sgd = isinstance(solver, SGD)
-    options = (
+    task = _task_of(method, x, len(cohort))
+    arguments = (
+        task,
         _objective_of(loss),
         float("inf") if method.radius is None else float(method.radius),
         math.prod(x.shape[1:]),  # the number of outputs
@@ -161,7 +166,9 @@ def inexact_pursuit(
     n_gradients = method.local_iterations * (1 + int(solver.steps))
     multiplications = 2.0 * n_gradients * math.prod(x.shape)
     loop = "stochastic_pursuit_loop" if is_sgd else "line_search_pursuit_loop"
-    return _pursue(method, federation, call, x, cohort, loop, options, multiplications)
+    if not _run_loop(loop, method, federation, call, cohort, arguments, multiplications):
+        return None
+    return _updates_of(task, x)
 
 
 def _objective_of(loss: Loss) -> Objective:
@@ -169,17 +176,8 @@ def _objective_of(loss: Loss) -> Objective:
     return Objective(float(getattr(loss, "margin", 0)), loss.row_weight(2) < 1)
 
 
-def _pursue(
-    method: FedGradMP,
-    federation: Federation,
-    call: Call,
-    x: SparseModel,
-    cohort: IndexArray,
-    loop: str,
-    options: tuple[Any, ...],
-    multiplications: float,
-) -> KernelUpdates | None:
-    """Run a loop of FedGradMP; `options` are what it takes beside the `Pursuit`."""
+def _task_of(method: FedGradMP, x: SparseModel, cohort_size: int) -> Pursuit:
+    """Return what a loop of FedGradMP is given of a method and of x_t, with room for updates."""
     n_atoms = x.shape[0]
     always_include = np.zeros(n_atoms, np.bool_)
     always_include[list(method.selection.always_include)] = True
@@ -190,25 +188,23 @@ def _pursue(
     # The most entries of an update: tau and the atoms that are always included, for each output.
     n_outputs = math.prod(x.shape[1:])
     most_atoms = min(int(method.sparsity) + int(always_include.sum()), n_atoms)
-    supports = np.zeros((len(cohort), most_atoms * n_outputs), np.int64)
-    values = np.zeros(supports.shape, x.values.dtype)
-    counts = np.zeros(len(cohort), np.int64)
-
-    task = Pursuit(
+    supports = np.zeros((cohort_size, most_atoms * n_outputs), np.int64)
+    return Pursuit(
         int(method.local_iterations),
         CountedEntries(int(method.sparsity), type(method.selection) is PerAtom, always_include),
         products,
         x.support.astype(np.int64),
         x.values,
         supports,
-        values,
-        counts,
+        np.zeros(supports.shape, x.values.dtype),
+        np.zeros(cohort_size, np.int64),
     )
-    arguments = (task, *options)
-    if not _run_loop(loop, method, federation, call, cohort, arguments, multiplications):
-        return None
-    updates = SparseModels(supports, values, counts, x.shape)
-    return KernelUpdates(updates, np.flatnonzero(counts == 0).tolist())
+
+
+def _updates_of(task: Pursuit, x: SparseModel) -> KernelUpdates:
+    """Return the updates that a loop has left, and who is left to the reference implementation."""
+    updates = SparseModels(task.supports, task.values, task.counts, x.shape)
+    return KernelUpdates(updates, np.flatnonzero(task.counts == 0).tolist())
 
 
 # Baselines: gradient steps with thresholds.
