@@ -6,8 +6,9 @@ and 284 of the paper) are the extreme eigenvalues of B_S'B_S / m over the suppor
 In a dictionary, they are those of the pencil (Psi_S' B'B Psi_S / m, Psi_S'Psi_S).
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
-from itertools import chain, combinations
+from itertools import chain, combinations, islice
 from math import comb, log10, sqrt
 from typing import NamedTuple
 
@@ -282,13 +283,12 @@ def approx_tau(dictionary: Atoms, signal: ArrayLike, sparsity: int) -> Approxima
         error = float(np.linalg.norm(np.delete(w, gamma)))
         return Approximation(gamma, error, error, eta=1.0)
 
-    if not dictionary.is_orthonormal:
-        _check_n_supports(n_atoms, sparsity, _MOST_PROJECTIONS)
     atoms = dictionary.atoms.astype(np.float64) / dictionary.norms
     gamma = dictionary.select_atoms(dictionary.atoms.T @ w, sparsity)
     error = _distance_to_span(w, atoms[:, gamma])
     best_error = error
     if not dictionary.is_orthonormal:
+        _check_n_supports(n_atoms, sparsity, _MOST_PROJECTIONS)
         best = _best_projection(w, atoms, sparsity)
         best_error = min(error, _distance_to_span(w, atoms[:, best]))
     rounding = 16 * float(np.finfo(w.dtype).eps * np.sqrt(len(w)) * np.linalg.norm(w))
@@ -303,46 +303,25 @@ def _distance_to_span(w: Array, columns: Array) -> float:
 
 
 def _best_projection(w: Array, atoms: Array, sparsity: int) -> IndexArray:
-    """Return the atoms, of norm one, whose span is nearest to w, by enumeration of all supports."""
+    """Return the atoms, of norm one, whose span is nearest to w, by enumeration of all supports.
+
+    The projection of w has the squared length c' G^-1 c, for the Gram matrix G of the atoms and
+    their inner products c with w.
+    """
     # Dependent atoms are no singular system.
     gram = atoms.T @ atoms + 1e-12 * np.eye(atoms.shape[1])
-    _, best = _longest_projection(gram, atoms.T @ w, sparsity)
-    return np.array(best, np.intp)
-
-
-def _longest_projection(gram: Array, cosines: Array, count: int) -> tuple[float, list[int]]:
-    """Return the squared length of the longest projection onto `count` atoms, and these atoms.
-
-    It is c' G^-1 c for the Gram matrix G of the atoms and their inner products c with the signal.
-    All supports that begin with an atom share what it leaves of the atoms after it and of the
-    signal, a Schur complement; the last two atoms of all supports are compared at once.
-    """
-    squares = gram.diagonal()
-    explained = cosines**2 / squares
-    if count == 1:
-        atom = int(explained.argmax())
-        return float(explained[atom]), [atom]
-
-    if count == 2:
-        left_of_products = cosines - gram * (cosines / squares)[:, None]
-        left_of_squares = squares - gram**2 / squares[:, None]
-        np.fill_diagonal(left_of_squares, np.inf)  # a pair has two atoms
-        pairs = explained[:, None] + left_of_products**2 / left_of_squares
-        one, other = np.unravel_index(pairs.argmax(), pairs.shape)
-        return float(pairs[one, other]), [int(one), int(other)]
-
-    most = -np.inf
-    best = [0]
-    for first in range(len(gram) - count + 1):
-        later = slice(first + 1, None)
-        share = gram[first, later] / squares[first]
-        left_of_gram = gram[later, later] - np.multiply.outer(share, gram[first, later])
-        left_of_cosines = cosines[later] - share * cosines[first]
-        length, others = _longest_projection(left_of_gram, left_of_cosines, count - 1)
-        if explained[first] + length > most:
-            most = float(explained[first] + length)
-            best = [first, *(first + 1 + atom for atom in others)]
-    return most, best
+    cosines = atoms.T @ w
+    largest_square = -np.inf
+    best = np.empty(0, np.intp)
+    all_supports = combinations(range(len(gram)), sparsity)
+    while len(supports := _next_supports(all_supports, sparsity, _BATCH)):
+        c = cosines[supports, None]
+        grams = gram[supports[:, :, None], supports[:, None]]
+        squares = (c * np.linalg.solve(grams, c)).sum(axis=(1, 2))
+        if squares.max() > largest_square:
+            largest_square = squares.max()
+            best = supports[squares.argmax()]
+    return best
 
 
 def measure_constants(
@@ -667,10 +646,17 @@ def _all_supports(n: int, sparsity: int) -> IndexArray:
 @lru_cache(maxsize=2)
 def _enumerated(n: int, sparsity: int) -> IndexArray:
     """Return all supports of a size; the last sizes are kept, as all clients have the same."""
-    positions = chain.from_iterable(combinations(range(n), sparsity))
-    supports = np.fromiter(positions, np.intp, count=sparsity * comb(n, sparsity))
+    supports = _next_supports(combinations(range(n), sparsity), sparsity)
     supports.flags.writeable = False
-    return supports.reshape(-1, sparsity)
+    return supports
+
+
+def _next_supports(
+    all_supports: Iterator[tuple[int, ...]], sparsity: int, count: int | None = None
+) -> IndexArray:
+    """Return the next supports of a size, as rows, or all that are left."""
+    positions = chain.from_iterable(islice(all_supports, count))
+    return np.fromiter(positions, np.intp).reshape(-1, sparsity)
 
 
 def _extreme_eigenvalues(pencil: _Pencil, supports: IndexArray) -> Array:
