@@ -20,6 +20,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 import fgmp
 from fgmp._support.displays import printable
 from fgmp.cli import main
+from fgmp.estimators import training
 from fgmp.estimators.client_sums import ObservedMeans
 from fgmp.estimators.encoding import level_of
 from fgmp.estimators.report import form_of
@@ -193,8 +194,10 @@ def test_number_in_place_of_a_missing_one_moves_no_prediction(fill):
     variables = [
         replace(v, mean=fill) if v.name == "chol" else v for v in model.encoding_.variables
     ]
-    model.__dict__["_fixed_encoding"] = replace(model.encoding_, variables=tuple(variables))
-    again = model.fit(table, y, groups).predict(table)
+    encoding = replace(model.encoding_, variables=tuple(variables))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(training, "agree_on_encoding", lambda *arguments: encoding)
+        again = model.fit(table, y, groups).predict(table)
     np.testing.assert_allclose(again, predicted, atol=1e-6)
 
 

@@ -148,9 +148,7 @@ def warn_of_rare_classes_of_all(model: LinearModel, labels: list[int]) -> None:
         )
 
 
-def advise_on_fit(
-    model: LinearModel, fitted: FittedModel, settings: FitSettings, n_rows: list[int]
-) -> None:
+def advise_on_fit(model: LinearModel, fitted: FittedModel, settings: FitSettings) -> None:
     """Warn of constant columns, of rounds that ran out, of an empty model, of small batches."""
     if fitted.is_constant.any():
         names = names_of_columns(model, fitted.is_constant, _N_CONSTANT_NAMED)
@@ -167,18 +165,13 @@ def advise_on_fit(
         )
     if fitted.unusual:
         advise_once("units", _words_on_units(model, fitted.unusual))
-    if _rounds_ran_out(model, fitted):
-        warn_user(
-            f"the rounds ran out: the last of {model.rounds} did more than tol={model.tol:g} of "
-            "what all did to the objective; with more rounds the features may be better",
-            ConvergenceWarning,
-        )
+    warn_of_rounds(model, fitted)
     if not len(model.support_):
         warn_user(_reason_of_empty_model(model, fitted))
     _advise_on_edges(model, fitted, settings)
     # With noise numbers of rows are data, and nothing is revealed of them.
     if fitted.method == "fedgradmp" and model.private is None:
-        warn_of_small_batches(model.batch_size, n_rows)
+        warn_of_small_batches(model.batch_size, settings.info.n_rows)
 
 
 def _advise_on_edges(model: LinearModel, fitted: FittedModel, settings: FitSettings) -> None:
@@ -226,14 +219,19 @@ def _words_on_units(model: LinearModel, unusual: Sequence[UnusualColumn]) -> str
     )
 
 
-def _rounds_ran_out(model: FitParameters, fitted: FittedModel) -> bool:
-    """Return whether the last of all rounds still lowered the objective by much."""
+def warn_of_rounds(model: FitParameters, fitted: FittedModel) -> None:
+    """Warn if the last of all rounds still lowered the objective by much."""
     if fitted.n_rounds != model.rounds or model.rounds == 1:
-        return False
+        return
     objective = fitted.history.get("objective", np.zeros(1))[: fitted.n_rounds + 1]
     total_gain = objective[0] - objective[-1]
     last_gain = -np.diff(objective)[-1:]
-    return bool((last_gain > model.tol * total_gain).any())
+    if (last_gain > model.tol * total_gain).any():
+        warn_user(
+            f"the rounds ran out: the last of {model.rounds} did more than tol={model.tol:g} of "
+            "what all did to the objective; with more rounds the features may be better",
+            ConvergenceWarning,
+        )
 
 
 def _reason_of_empty_model(model: FitParameters, fitted: FittedModel) -> str:

@@ -1,8 +1,7 @@
 """The bootstrap of an estimator: which features other samples select, with which coefficients."""
 
 import math
-from collections.abc import Callable
-from copy import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -21,16 +20,15 @@ from .._support.validation import check_bool, check_integer, check_number, check
 from .._support.warnings import collect_warnings, warn_user
 from ..recording import Run
 from ..sparse_model import Array, IndexArray
-from .advice import errors_in_words
+from .advice import errors_in_words, warn_of_rounds
 from .clients import FitClients
 from .defaults import grid_of, settings_of
 from .federated_table import FederatedTable, RawTableClients
 from .fitted import LinearModel, TrainingData, is_encoded, names_of_features
 from .fitting import fit_model
-from .inputs import as_random_state, validated, validated_targets
+from .inputs import as_random_state, seed_of, validated, validated_targets
 from .resampling import ResampledClients
 from .session import Report, Session, report_nothing
-from .training import fit_rows
 
 # With fewer groups resamples of them say little: as of a cluster sandwich, intervals are too narrow
 # (Cameron and Miller, A Practitioner's Guide to Cluster-Robust Inference, 2015, section VI).
@@ -201,28 +199,24 @@ def bootstrap_rows(
     _check_over(model, over)
     resample = _model_of_resamples(model, choose_again)
     data = model._training_data
-    classes = getattr(model, "classes_", None)
-    y = np.asarray(data.y)
-    least = _fewest_clients(resample, len(model.groups_)) if over == "groups" else 1
+    is_of_groups = over == "groups"
+    least = _fewest_clients(resample, len(model.groups_)) if is_of_groups else 1
+    classes = getattr(model, "classes_", ())
 
     def draw(rng: np.random.RandomState) -> Array:
-        return draw_counts(y, data.codes, over, classes, rng, least)
+        return draw_counts(np.asarray(data.y), data.codes, over, classes, rng, least)
 
-    draws = _draws(model, n_resamples, random_state, draw, is_of_clients=over == "groups")
-    if over == "groups":
+    draws = _draws(model, n_resamples, random_state, draw, is_of_groups)
+    if is_of_groups:
         clients = clients_of(model, data)
-        first_rows = np.unique(data.codes[data.codes >= 0], return_index=True)[1]
-        rows = np.flatnonzero(data.codes >= 0)[first_rows]
         tasks = [
-            delayed(_fit_to_drawn_clients)(
-                resample, clients, one._replace(counts=one.counts[rows].astype(np.intp))
-            )
+            delayed(_refit)(resample, ResampledClients(clients, one.counts), one.seed)
             for one in draws
         ]
     else:
         tasks = [delayed(_fit_to_drawn_rows)(resample, data, one) for one in draws]
     refits = run_with_bar(tasks, n_jobs, model.verbose)
-    return _bootstrap_of(model, resample, refits, len(model.groups_) if over == "groups" else None)
+    return _bootstrap_of(model, resample, refits, len(model.groups_) if is_of_groups else None)
 
 
 def bootstrap_clients(
@@ -263,7 +257,8 @@ def bootstrap_clients(
             where = "" if words == "all rows" else f", {words}"
             report(f"resample {number} of {n_resamples}{where}", run, unit)
 
-        refits.append(_fit_to_drawn_clients(resample, clients, one, report_round))
+        drawn = ResampledClients(clients, one.counts)
+        refits.append(_refit(resample, drawn, one.seed, report_round))
     return _bootstrap_of(model, resample, refits, n_clients)
 
 
@@ -277,12 +272,14 @@ def _draws(
     """Return the resamples, by the seed of the model if none is given."""
     rng = as_random_state(model.random_state if random_state is None else random_state)
     counts = [draw(rng) for _ in range(check_integer("n_resamples", n_resamples))]
-    seeds = rng.randint(2**31 - 1, size=n_resamples)
-    if is_of_clients and model.random_state is not None:
-        seeds[0] = as_random_state(model.random_state).randint(2**31 - 1)  # as in `fit`
-    if is_of_clients:
-        seeds[:] = seeds[0]
-    return [Draw(*parts) for parts in zip(counts, seeds.tolist(), strict=True)]
+    seeds = rng.randint(2**31 - 1, size=n_resamples).tolist()
+    if not is_of_clients:
+        seeds = [seed_of(seed) for seed in seeds]
+    elif model.random_state is None:
+        seeds = n_resamples * seeds[:1]
+    else:
+        seeds = n_resamples * [seed_of(model.random_state)]  # as in `fit`
+    return [Draw(*parts) for parts in zip(counts, seeds, strict=True)]
 
 
 def _bootstrap_of(
@@ -324,15 +321,16 @@ def _check_over(model: LinearModel, over: str) -> None:
 def clients_of(model: LinearModel, data: TrainingData) -> FederatedTable:
     """Return the clients of a fit anew, with the class weights that it had."""
     again = clone(model)
-    min_rows = 1 if data.groups is None else model.min_rows
+    X = data.X
     if is_encoded(model):
         y = column_or_1d(validated_targets(again, data.y))
-        targets, loss, weights = again._targets(y, data.weights)
-        raw = RawTableClients(data.X, targets, weights, data.codes, loss, min_rows, data.counted)
-        return raw.encoded(model.encoding_)
-    X, y = validated(again, data.X, validated_targets(again, data.y))
+    else:
+        X, y = validated(again, X, validated_targets(again, data.y))
     targets, loss, weights = again._targets(y, data.weights)
-    return FederatedTable(X, targets, weights, data.codes, loss, min_rows, data.counted)
+    of_rows = targets, weights, data.codes, loss, data.min_rows, data.counted
+    if is_encoded(model):
+        return RawTableClients(X, *of_rows).encoded(model.encoding_)
+    return FederatedTable(X, *of_rows)
 
 
 def _model_of_resamples(model: LinearModel, choose_again: bool | None) -> LinearModel:
@@ -366,7 +364,6 @@ def _model_of_resamples(model: LinearModel, choose_again: bool | None) -> Linear
         resample.feature_names_in_ = model.feature_names_in_
     if hasattr(model, "encoding_"):
         resample.encoding_ = model.encoding_
-        resample.__dict__["_fixed_encoding"] = model.encoding_
     return resample
 
 
@@ -394,28 +391,29 @@ def _fewest_clients(model: LinearModel, n_clients: int) -> int:
     return 2
 
 
-def _fit_to_drawn_clients(
-    model: LinearModel, clients: FitClients, draw: Draw, report: Report = report_nothing
+def _fit_to_drawn_rows(model: LinearModel, data: TrainingData, draw: Draw) -> Refit:
+    """Fit to rows that were drawn: to their groups, with other weights."""
+    drawn = data._replace(
+        weights=(data.weights * draw.counts).astype(data.weights.dtype),
+        counted=data.counted * draw.counts,
+        min_rows=1,
+    )
+    with collect_warnings():  # what is to be said of the rows `fit` has said
+        clients = clients_of(model, drawn)
+    return _refit(model, clients, draw.seed)
+
+
+def _refit(
+    model: LinearModel, clients: FitClients, seed: int, report: Report = report_nothing
 ) -> Refit:
-    """Fit to clients that were drawn; coefficients have the shape (n_outputs, n_features)."""
-    drawn = ResampledClients(clients, draw.counts)
-    settings = replace(settings_of(model, drawn), coefficients_only=True)
+    """Fit to the clients of a resample; coefficients have the shape (n_outputs, n_features)."""
+    settings = replace(settings_of(model, clients), coefficients_only=True)
     with errors_in_words(model, settings), collect_warnings() as messages:
-        session = Session(drawn, settings, draw.seed, None, report)
-        fitted = fit_model(session, grid_of(model, settings, settings.n_rows))
+        session = Session(clients, settings, seed, None, report)
+        fitted = fit_model(session, grid_of(model, settings))
+        warn_of_rounds(model, fitted)
     coef = fitted.table.reshape(len(fitted.table), -1)[1:].T.copy()
     return Refit(coef, messages)
-
-
-def _fit_to_drawn_rows(model: LinearModel, data: TrainingData, draw: Draw) -> Refit:
-    """Fit to rows that were drawn; coefficients have the shape (n_outputs, n_features)."""
-    resample = copy(model).set_params(min_rows=1, random_state=draw.seed)
-    counted = data.counted * draw.counts
-    weights = data.weights * draw.counts
-    with collect_warnings() as messages:
-        # Its columns are those of this fit, which `fit` would forget.
-        fit_rows(resample, data.X, data.y, data.groups, weights, counted)
-    return Refit(np.atleast_2d(resample.coef_), messages)
 
 
 # Draws.
@@ -424,12 +422,12 @@ def _fit_to_drawn_rows(model: LinearModel, data: TrainingData, draw: Draw) -> Re
 def draw_counts(
     y: Array,
     codes: IndexArray,
-    resampling: str,
-    classes: Array | None,
+    over: str,
+    classes: Sequence[Any],
     rng: np.random.RandomState,
-    least: int = 1,
-) -> Array:
-    """Return how often each row is drawn, with its group or alone, shape (n_rows,).
+    least: int,
+) -> IndexArray:
+    """Return how often each group, or each row, is drawn.
 
     Parameters
     ----------
@@ -437,13 +435,13 @@ def draw_counts(
         Targets. A draw without a row of one of the classes is repeated.
     codes : ndarray of int, shape (n_rows,)
         The group of each row, and -1 for rows that take no part.
-    resampling : {"groups", "rows"}
+    over : {"groups", "rows"}
         Whether groups are drawn, or rows within each group.
-    classes : ndarray or None
+    classes : sequence
         The labels of a classifier.
     rng : numpy.random.RandomState
         The generator of the draws.
-    least : int, default 1
+    least : int
         How many different groups are drawn at least.
 
     Raises
@@ -451,18 +449,18 @@ def draw_counts(
     ValueError
         If 100 draws in a row missed a class.
     """
-    groups = [np.flatnonzero(codes == code) for code in np.unique(codes[codes >= 0])]
-    labels = np.empty(0, y.dtype) if classes is None else classes
+    groups = np.unique(codes[codes >= 0])
     for _ in range(_MAX_DRAWS):
-        counts = np.zeros(len(codes))
-        times_drawn: Any
-        if resampling == "groups":
-            times_drawn = draw_multiplicities(len(groups), rng, least)
+        if over == "groups":
+            counts = draw_multiplicities(len(groups), rng, least)
+            is_drawn = np.isin(codes, groups[counts > 0])
         else:
-            times_drawn = [draw_multiplicities(len(rows), rng) for rows in groups]
-        for rows, times in zip(groups, times_drawn, strict=True):
-            counts[rows] = times
-        if np.isin(labels, y[counts > 0]).all():
+            counts = np.zeros(len(codes), np.intp)
+            for group in groups:
+                is_own = codes == group
+                counts[is_own] = draw_multiplicities(int(is_own.sum()), rng)
+            is_drawn = counts > 0
+        if np.isin(classes, y[is_drawn]).all():
             return counts
     raise ValueError(
         f"{_MAX_DRAWS} draws in a row missed a class; expected classes in more groups (or "

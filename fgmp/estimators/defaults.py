@@ -107,7 +107,7 @@ def check_cohort_of(model: FitParameters, n_clients: int) -> None:
         )
 
 
-def grid_of(model: FitParameters, settings: FitSettings, n_rows: int) -> list[int]:
+def grid_of(model: FitParameters, settings: FitSettings) -> list[int]:
     """Return the sparsities to choose from, increasing; a single one if it is given."""
     n_features = settings.n_choices
     if model.sparsity is None:
@@ -121,16 +121,15 @@ def grid_of(model: FitParameters, settings: FitSettings, n_rows: int) -> list[in
             )
         return [n_features]
     if is_word and model.sparsity == "cv":
-        return _grid_of_cross_validation(model, settings, n_rows)
+        return _grid_of_cross_validation(model, settings)
     why = f"{_words_on_choices(settings)}; or 'all', 'cv', None"
     return [check_integer("sparsity", model.sparsity, at_least=0, at_most=n_features, why=why)]
 
 
-def _grid_of_cross_validation(
-    model: FitParameters, settings: FitSettings, n_rows: int
-) -> list[int]:
+def _grid_of_cross_validation(model: FitParameters, settings: FitSettings) -> list[int]:
     """Return the sparsities that "cv" chooses from."""
     n_features = settings.n_choices
+    n_rows = settings.n_rows
     if model.sparsities is None:
         largest = max(n_rows // 2, 1)
         if n_features > n_rows:

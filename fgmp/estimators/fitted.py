@@ -1,7 +1,7 @@
 """An estimator as data: its parameters, what a fit has set, and the names of its columns."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -29,7 +29,7 @@ class TrainingData(NamedTuple):
 
     Attributes
     ----------
-    X, y, groups
+    X, y
         As they were passed, but for an X that was encoded: its rows, without small cells.
     weights : ndarray, shape (n_rows,)
         Weights of the rows, zero in groups that take no part.
@@ -37,14 +37,16 @@ class TrainingData(NamedTuple):
         The group of each row, and -1 if its weight is zero.
     counted : ndarray, shape (n_rows,)
         The number of rows that each row stands for.
+    min_rows : int
+        The smallest number of rows of a group that a sum may rest on.
     """
 
     X: Any
     y: Any
-    groups: Any
     weights: Array
     codes: IndexArray
     counted: Array
+    min_rows: int
 
 
 class LinearModel(FitParameters, BaseEstimator):  # type: ignore[misc]
@@ -77,9 +79,6 @@ class LinearModel(FitParameters, BaseEstimator):  # type: ignore[misc]
     exchanges_: tuple[Sent, ...]
     fgmp_version_: str
     _training_data: TrainingData
-
-    # Set on an estimator of a resample, so that all resamples have the same columns.
-    _fixed_encoding: ClassVar[Encoding | None] = None
 
     def _targets(self, y: Array, weights: Array) -> tuple[Array, Loss, Array]:
         """Return targets as the loss takes them, the loss, and the weights of the rows with it."""

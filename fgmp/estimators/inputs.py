@@ -48,6 +48,11 @@ def as_random_state(random_state: Any) -> np.random.RandomState:
     return generator
 
 
+def seed_of(random_state: Any) -> int:
+    """Return the seed of cohorts, minibatches and folds, which a random state begins with."""
+    return int(as_random_state(random_state).randint(2**31 - 1))
+
+
 def weights_of_rows(sample_weight: Any, X: Any, dtype: Any = None) -> Array:
     """Return the weight of each row of X: one for None, and a single number for all rows.
 
@@ -215,19 +220,13 @@ def targets_of_rows(model: LinearModel, X: Any, y: Any) -> Array:
 
 
 def read_table(model: LinearModel, X: Any, y: Any) -> tuple[EncodingPlan, RawTable, Array]:
-    """Return the plan of the encoding, the rows of X, and y.
-
-    The rows of a resample were read before.
-    """
-    if isinstance(X, RawTable):
-        plan = EncodingPlan.of(input_names(model), model.categories, model.missing)
-        return plan, X, column_or_1d(validated_targets(model, y))
+    """Return the plan of the encoding, the rows of X, and y."""
     validate_data(model, X, skip_check_array=True)
     plan = EncodingPlan.of(input_names(model), model.categories, model.missing)
     table = plan.read(X)
     plan.check_levels(table)
     names = np.asarray(plan.names)
-    if hasattr(model, "feature_names_in_") and model._fixed_encoding is None:
+    if hasattr(model, "feature_names_in_"):
         _advise_on_codes(names[table.may_be_codes()].tolist())
     refuse_overflow(
         table.numbers(),

@@ -21,7 +21,7 @@ from .advice import (
     errors_in_words,
     warn_of_rare_classes_of_all,
 )
-from .clients import FitClients, RawClients
+from .clients import FitClients
 from .defaults import aggregator_of, check_cohort_of, grid_of, settings_of
 from .encoding import EncodingPlan, RawTable, plan_of
 from .federated_table import FederatedTable, RawTableClients
@@ -30,9 +30,9 @@ from .fitting import FittedModel, fit_model
 from .groups import encode_groups, preview_words
 from .inputs import (
     N_NAMED,
-    as_random_state,
     read_table,
     refuse_overflow,
+    seed_of,
     validated,
     validated_targets,
     warn_of_other_indices,
@@ -41,28 +41,16 @@ from .inputs import (
 from .own_intercepts import intercepts_by_group
 from .report import sent_of
 from .session import Announce, Report, Session, announce_nothing, round_in_words
-from .settings import FitSettings
 from .small_cells import WHAT_SMALL_CELLS_BECOME, fill_small_cells_of_groups, is_small
 from .standardization import agree_on_encoding
 from .weighted_loss import advise_on_rates, rows_counted
 
 
-def fit_rows(
-    model: LinearModel,
-    X: Any,
-    y: Any,
-    groups: Any,
-    sample_weight: Any,
-    counted: Array | None = None,
-) -> None:
-    """Fit an estimator that has no fitted attributes; parameters as in `fit`.
-
-    The number of rows that each row stands for is given for a resample, whose weights alone do
-    not tell it.
-    """
+def fit_rows(model: LinearModel, X: Any, y: Any, groups: Any, sample_weight: Any) -> None:
+    """Fit an estimator that has no fitted attributes; parameters as in `fit`."""
     model._check_parameters()
     warn_of_other_indices(X, y=y, groups=groups, sample_weight=sample_weight)
-    passed = X, y, groups
+    passed = X, y
     plan = None
     if is_encoded(model):
         plan, table, y = read_table(model, X, y)
@@ -83,26 +71,26 @@ def fit_rows(
     advise_on_rates(loss, targets, sample_weight)
     if plan is not None:
         table = _without_small_cells(model, table, plan, codes_of_rows, min_rows)
-        passed = table, *passed[1:]
+        passed = table, passed[1]
     if groups is None:
         min_rows = 1
     if min_rows > 1:
         advise_on_rare_classes(model, loss, targets, codes_of_rows)
 
-    if counted is None:
-        counted = rows_counted(weights, targets, loss)
+    counted = rows_counted(weights, targets, loss)
     of_rows = (targets, class_weights, codes, loss, min_rows, counted)
     with _progress_line(model) as show_step:
 
         def report_round(words: str, run: Run, unit: float) -> None:
             show_step(round_in_words(words, run, unit))
 
+        clients: Any
         if plan is None:
-            _fit_clients(model, FederatedTable(X, *of_rows), report_round, show_step)
+            clients = FederatedTable(X, *of_rows)
         else:
-            raw = RawTableClients(table, *of_rows)
-            _fit_raw_clients(model, raw, plan, report_round, show_step)
-    model._training_data = TrainingData(*passed, weights, codes_of_rows, counted)
+            clients = RawTableClients(table, *of_rows)
+        _fit_clients(model, clients, plan, report_round, show_step)
+    model._training_data = TrainingData(*passed, weights, codes_of_rows, counted, min_rows)
 
 
 def _set_groups(
@@ -174,10 +162,7 @@ def fit_clients(
     if classes is not None:
         model.classes_ = np.asarray(classes)
     plan = plan_of(input_names(model), model.categories, model.missing)
-    if plan is None:
-        _fit_clients(model, clients, report)
-    else:
-        _fit_raw_clients(model, clients, plan, report)
+    _fit_clients(model, clients, plan, report)
     absent = clients.absent
     model.groups_ = np.asarray([name for name in groups if name not in absent])
     model.missing_ = np.asarray(absent, str)
@@ -187,70 +172,55 @@ def fit_clients(
         warn_of_rare_classes_of_all(model, np.flatnonzero(is_rare).tolist())
 
 
-def _fit_raw_clients(
+def _fit_clients(
     model: LinearModel,
-    raw: RawClients,
-    plan: EncodingPlan,
+    clients: Any,
+    plan: EncodingPlan | None,
     report: Report,
     announce: Announce = announce_nothing,
 ) -> None:
-    """Have clients agree on an encoding, and fit the model to their columns of numbers."""
-    session = None
-    if model._fixed_encoding is None:
-        if model.secure and plan.open_categories:
-            names = [plan.names[index] for index in plan.open_categories]
-            raise ValueError(
-                f"categories names {names} without levels, and secure is True; expected "
-                "categories={name: levels}, or every group would say in the open which levels "
-                "it has"
-            )
-        levels = plan.union(raw.levels())
-        statistics = raw.statistics(levels)
-        session = _session(model, statistics, settings_of(model, statistics), report, announce)
-        model.encoding_ = agree_on_encoding(session, plan, levels)
+    """Fit the model, set the fitted attributes, and give advice.
+
+    With a plan of an encoding clients are `RawClients`, who agree on it first, and else
+    `FitClients`.
+    """
+    if plan is None:
+        session = _session(model, clients, report, announce)
     else:
-        model.encoding_ = model._fixed_encoding
-    _fit_clients(model, raw.encoded(model.encoding_), report, announce, session)
+        _refuse_open_levels(model, plan)
+        levels = plan.union(clients.levels())
+        session = _session(model, clients.statistics(levels), report, announce)
+        model.encoding_ = agree_on_encoding(session, plan, levels)
+        encoded = clients.encoded(model.encoding_)
+        session = session.with_clients(encoded, settings_of(model, encoded))
+    settings = session.settings
+    with errors_in_words(model, settings):
+        fitted = fit_model(session, grid_of(model, settings))
+    _set_fitted(model, fitted)
+    model.exchanges_ = tuple(sent_of(run) for run in session.log if run.history["round"][-1])
+    advise_on_fit(model, fitted, settings)
 
 
 def _session(
-    model: LinearModel,
-    clients: FitClients,
-    settings: FitSettings,
-    report: Report,
-    announce: Announce,
+    model: LinearModel, clients: FitClients, report: Report, announce: Announce
 ) -> Session:
     """Return a session with clients."""
     check_cohort_of(model, len(clients.info.n_rows))
-    seed = int(as_random_state(model.random_state).randint(2**31 - 1))
+    settings = settings_of(model, clients)
+    seed = seed_of(model.random_state)
     session = Session(clients, settings, seed, aggregator_of(model), report, announce)
     session.expect_all(clients.info.client_ids)
     return session
 
 
-def _fit_clients(
-    model: LinearModel,
-    clients: FitClients,
-    report: Report,
-    announce: Announce = announce_nothing,
-    session: Session | None = None,
-) -> None:
-    """Fit the model, set the fitted attributes, and give advice.
-
-    A session that has begun with another view of the clients goes on.
-    """
-    n_rows = list(clients.info.n_rows)
-    settings = settings_of(model, clients)
-    grid = grid_of(model, settings, sum(n_rows))
-    if session is None:
-        session = _session(model, clients, settings, report, announce)
-    else:
-        session = session.with_clients(clients, settings)
-    with errors_in_words(model, settings):
-        fitted = fit_model(session, grid)
-    _set_fitted(model, fitted)
-    model.exchanges_ = tuple(sent_of(run) for run in session.log if run.history["round"][-1])
-    advise_on_fit(model, fitted, settings, n_rows)
+def _refuse_open_levels(model: LinearModel, plan: EncodingPlan) -> None:
+    """Raise a ValueError if groups under masks were to say which levels they have."""
+    if model.secure and plan.open_categories:
+        names = [plan.names[index] for index in plan.open_categories]
+        raise ValueError(
+            f"categories names {names} without levels, and secure is True; expected "
+            "categories={name: levels}, or every group would say in the open which levels it has"
+        )
 
 
 def _set_fitted(model: LinearModel, fitted: FittedModel) -> None:
