@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 import fgmp
 from fgmp.estimators.own_intercepts import CommonIntercept, OwnIntercepts
 from fgmp.estimators.profiled_loss import ProfiledLoss, own_intercept
-from fgmp.estimators.report import form_of
+from fgmp.estimators.session import words_on
 from fgmp.estimators.weighted_loss import WeightedLoss
 from fgmp.solvers import RestrictedProblem, SecondOrderProblem
 
@@ -387,11 +387,11 @@ def test_model_goes_through_json_with_the_intercepts(kind):
 
 def test_report_says_where_the_intercepts_are():
     """In the open each is sent once; under masks they stay, and only sums leave."""
-    forms = {form_of(OwnIntercepts(9, 1)), form_of(CommonIntercept(1))}
+    forms = {words_on(OwnIntercepts(9, 1)).form, words_on(CommonIntercept(1)).form}
     stages = {stage.what for stage in fitted("two classes")[0].report().stages}
     assert forms <= stages
     masked = fitted("two classes", secure=True)[0].report()
-    assert form_of(OwnIntercepts(9, 1)) not in {stage.what for stage in masked.stages}
+    assert words_on(OwnIntercepts(9, 1)).form not in {stage.what for stage in masked.stages}
     assert "stay with the groups" in str(masked)
 
 

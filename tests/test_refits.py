@@ -12,6 +12,8 @@ from sklearn.exceptions import NotFittedError
 
 import fgmp
 from fgmp.estimators.federated_table import FederatedTable
+from fgmp.estimators.session import report_nothing
+from fgmp.estimators.training import fit_clients
 from fgmp.losses import SquaredLoss
 
 pytestmark = [
@@ -257,28 +259,14 @@ def test_other_methods_that_are_interrupted_change_nothing(name):
             assert vars(model) == state
 
 
-def fit_sites(model, seed, report):
-    """Fit to clients whose rows are elsewhere, as `fgmp.flower.fit_over` does."""
-    X, y, groups = problem("own intercepts", seed)
+def test_model_of_a_fit_over_a_network_has_no_rows():
+    """Fitted to clients whose rows are elsewhere, as `fgmp.flower.fit_over` fits its clone."""
+    X, y, groups = problem("own intercepts", 1)
     labels, codes = np.unique(groups, return_inverse=True)
     ones = np.ones(len(y))
     clients = FederatedTable(X.to_numpy(), y, ones, codes, SquaredLoss(), 1, ones)
-    return model.fit_sites(clients, labels.tolist(), list(X.columns), None, report)
-
-
-def test_fit_over_a_network_that_is_interrupted_leaves_the_old_model():
-    """In any of its rounds; a fit that runs to its end keeps nothing of the rows of before."""
     model = fgmp.FedGradMPRegressor(1, rounds=3, fit_intercept="per_group")
-    model.fit(*problem("own intercepts", 0))
-    state = dict(vars(model))
-
-    def interrupt(*arguments):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fit_sites(model, 1, interrupt)
-    assert vars(model) == state
-    fit_sites(model, 1, lambda *arguments: None)
+    fit_clients(model, clients, labels.tolist(), list(X.columns), None, report_nothing)
     assert model.feature_names_in_.tolist() == ["c1", "d1", "e1", "f1"]
     with pytest.raises(ValueError, match="the model has no rows"):
         model.bootstrap(2)

@@ -16,7 +16,7 @@ from fgmp.estimators import model_from_json
 from fgmp.estimators.client_sums import ClientSums, Sum
 from fgmp.estimators.encoding import RawTable
 from fgmp.estimators.performance_sums import HeldOutPairs
-from fgmp.estimators.report import form_of
+from fgmp.estimators.session import words_on
 from fgmp.estimators.small_cells import OTHER, Counts, fill_small_cells
 from fgmp.method import Call
 
@@ -246,7 +246,7 @@ def test_sum_that_does_not_declare_what_it_counts_cannot_be_defined():
         def sums(self):
             return []
 
-    assert form_of(Rows()) == "how many rows there are"
+    assert words_on(Rows()).form == "how many rows there are"
     with pytest.raises(TypeError, match="Silent does not declare form, counts"):
 
         class Silent(ClientSums):

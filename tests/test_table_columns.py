@@ -23,7 +23,7 @@ from fgmp.cli import main
 from fgmp.estimators import training
 from fgmp.estimators.client_sums import ObservedMeans
 from fgmp.estimators.encoding import level_of
-from fgmp.estimators.report import form_of
+from fgmp.estimators.session import words_on
 from fgmp.shared_support.elimination import backwards
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
@@ -310,7 +310,7 @@ def test_table_with_gaps_and_categories_is_predicted_as_in_python(tmp_path, caps
 def test_report_says_what_was_agreed_on():
     """It has the form of the means, and whether groups sent their levels."""
     text = str(fitted()[0].report())
-    assert form_of(ObservedMeans(1, "zero", masked=False)) in text
+    assert words_on(ObservedMeans(1, "zero", masked=False)).form in text
     assert "levels of sex, pain" in text and "the set of those that it has left each group" in text
     levels = {"sex": ["f", "m"], "pain": [1, 2, 3, 4]}
     assert "no group said which it has" in str(fitted(categories=levels)[0].report())

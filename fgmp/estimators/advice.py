@@ -21,7 +21,7 @@ from .client_sums import BeyondRange
 from .defaults import SPARSITIES, strength_of
 from .fitted import LinearModel, names_of_columns, names_of_features
 from .fitting import FittedModel
-from .groups import preview
+from .groups import preview, preview_words
 from .inputs import N_NAMED
 from .parameters import FitParameters
 from .settings import FitSettings
@@ -99,18 +99,21 @@ def _refuse_beyond_masks(model: LinearModel, error: TooLarge, settings: FitSetti
 
 def advise_on_missing_groups(model: FitParameters, groups: Any) -> None:
     """Warn if no groups are passed inside scikit-learn, or where each has an intercept."""
-    if groups is None and model.fit_intercept != "per_group" and is_called_by_model_selection():
-        advise_once(
-            "fit without groups",
-            "a fit inside scikit-learn got no groups: all rows are one group. Its folds know "
-            f"no groups either. {IN_SKLEARN.format('fit')}",
+    if groups is not None:
+        return
+    problem = ""
+    if model.fit_intercept == "per_group":
+        problem = (
+            "fit_intercept is 'per_group', and no groups are given: all rows are one group, with "
+            "one intercept. fit takes groups=...; "
         )
-    if groups is None and model.fit_intercept == "per_group":
-        advise_once(
-            "fit without groups",
-            "fit_intercept is 'per_group', and no groups are given: all rows are one group, "
-            f"with one intercept. fit takes groups=...; {IN_SKLEARN.format('fit')}",
+    elif is_called_by_model_selection():
+        problem = (
+            "a fit inside scikit-learn got no groups: all rows are one group. Its folds know no "
+            "groups either. "
         )
+    if problem:
+        advise_once("fit without groups", problem + IN_SKLEARN.format("fit"))
 
 
 def advise_on_rare_classes(
@@ -122,17 +125,15 @@ def advise_on_rare_classes(
         warn_of_rare_classes_of_all(model, [label for _, label in found])
         return
     names = model.groups_.tolist()
-    codes = np.unique(groups[groups >= 0]).tolist()
     words = [
-        f"{model.classes_.tolist()[label]!r} at the group {names[codes.index(group)]!r}"
+        f"{model.classes_.tolist()[label]!r} at the group {names[group]!r}"
         for group, label in rare_classes_of_groups(loss, targets, groups, model.min_rows)
     ]
     if words:
-        more = f" and {len(words) - N_NAMED} more" if len(words) > N_NAMED else ""
         advise_once(
             "rare classes",
             f"fewer than min_rows={model.min_rows} rows are of the class "
-            f"{', '.join(words[:N_NAMED])}{more}: they take part, and the sums of a group tell "
+            f"{preview_words(words, N_NAMED)}: they take part, and the sums of a group tell "
             "of them in the open; secure=True adds up the rows of all groups first",
         )
 
@@ -167,7 +168,10 @@ def advise_on_fit(model: LinearModel, fitted: FittedModel, settings: FitSettings
         advise_once("units", _words_on_units(model, fitted.unusual))
     warn_of_rounds(model, fitted)
     if not len(model.support_):
-        warn_user(_reason_of_empty_model(model, fitted))
+        why = "none that was tried lowers the loss on all rows"
+        if model.sparsity == "cv" and fitted.sparsity == 0:
+            why = "rows that were held out are predicted as well without, see cv_.table"
+        warn_user(f"no feature is in the model: {why}")
     _advise_on_edges(model, fitted, settings)
     # With noise numbers of rows are data, and nothing is revealed of them.
     if fitted.method == "fedgradmp" and model.private is None:
@@ -204,17 +208,15 @@ def _words_on_units(model: LinearModel, unusual: Sequence[UnusualColumn]) -> str
     """Return which columns some groups seem to count in other units, and which group it is."""
     names = [*names_of_features(model), "y"]
     n_groups = len(model.groups_)
-    parts = []
-    for found in unusual[:N_NAMED]:
+    words = []
+    for found in unusual:
         where = f"{found.n_clients} of {n_groups} groups"
         if found.client_index is not None:
             where = f"the group {model.groups_.tolist()[found.client_index]!r}"
-        parts.append(f"{names[found.column]!r} at {where}")
-    if len(unusual) > N_NAMED:
-        parts.append(f"{len(unusual) - N_NAMED} more")
+        words.append(f"{names[found.column]!r} at {where}")
     return (
         "columns whose spread or mean is far off that of the other groups: "
-        f"{', '.join(parts)}. "
+        f"{preview_words(words, N_NAMED)}. "
         "They enter the model as they are; expected the same units in all groups"
     )
 
@@ -232,16 +234,6 @@ def warn_of_rounds(model: FitParameters, fitted: FittedModel) -> None:
             "what all did to the objective; with more rounds the features may be better",
             ConvergenceWarning,
         )
-
-
-def _reason_of_empty_model(model: FitParameters, fitted: FittedModel) -> str:
-    """Return why no feature is in the model."""
-    if model.sparsity == "cv" and fitted.sparsity == 0:
-        return (
-            "no feature is in the model: rows that were held out are predicted as well "
-            "without, see cv_.table"
-        )
-    return "no feature is in the model: none that was tried lowers the loss on all rows"
 
 
 def has_own_intercepts(model: LinearModel) -> bool:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -345,7 +346,7 @@ def _model_of_resamples(model: LinearModel, choose_again: bool | None) -> Linear
             "what each fit spends"
         )
     sparsity = "all" if model.method_ == "all" else model.sparsity_
-    resample: LinearModel = clone(model).set_params(
+    resample: LinearModel = copy(model).set_params(
         sparsity=sparsity, C=model.C_, secure=False, verbose=False
     )
     if choose_again is not None:
@@ -359,11 +360,6 @@ def _model_of_resamples(model: LinearModel, choose_again: bool | None) -> Linear
     if tried and choose_again is not False:
         resample.set_params(**dict.fromkeys(tried, "cv"), folds=model.cv_.folds)
         resample.sparsities = tried.get("sparsity")
-    resample.n_features_in_ = model.n_features_in_
-    if hasattr(model, "feature_names_in_"):
-        resample.feature_names_in_ = model.feature_names_in_
-    if hasattr(model, "encoding_"):
-        resample.encoding_ = model.encoding_
     return resample
 
 
@@ -449,14 +445,14 @@ def draw_counts(
     ValueError
         If 100 draws in a row missed a class.
     """
-    groups = np.unique(codes[codes >= 0])
+    n_groups = codes.max() + 1
     for _ in range(_MAX_DRAWS):
         if over == "groups":
-            counts = draw_multiplicities(len(groups), rng, least)
-            is_drawn = np.isin(codes, groups[counts > 0])
+            counts = draw_multiplicities(n_groups, rng, least)
+            is_drawn = np.isin(codes, np.flatnonzero(counts))
         else:
             counts = np.zeros(len(codes), np.intp)
-            for group in groups:
+            for group in range(n_groups):
                 is_own = codes == group
                 counts[is_own] = draw_multiplicities(int(is_own.sum()), rng)
             is_drawn = counts > 0

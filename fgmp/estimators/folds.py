@@ -26,12 +26,8 @@ def training_transport(
     """
     if isinstance(fold, Fold):
         return clients.transport(standardization, fold)
-    takes_part = np.array(fold.client_folds) != fold.number
-    return ReweightedTransport(
-        clients.transport(standardization),
-        drawn=np.flatnonzero(takes_part),
-        counts=takes_part.astype(np.intp),
-    )
+    takes_part = np.not_equal(fold.client_folds, fold.number)
+    return ReweightedTransport(clients.transport(standardization), takes_part.astype(np.intp))
 
 
 def n_folds_of(n_rows: int, n_folds: int, min_rows: int) -> int:

@@ -17,15 +17,16 @@ class EncodedGroups(NamedTuple):
 
     Attributes
     ----------
-    labels : ndarray, shape (n_groups,)
-        The distinct groups, increasing.
+    present, missing : ndarray
+        The groups that take part, and those that do not, increasing.
     codes : ndarray of int, shape (n_rows,)
-        The index in `labels` of the group of each row.
+        The index in `present` of the group of each row, and -1 for rows that do not take part.
     weights : ndarray, shape (n_rows,)
-        The weights of the rows, zero in groups that do not take part.
+        The weights of the rows, zero for those that do not take part.
     """
 
-    labels: Array
+    present: Array
+    missing: Array
     codes: IndexArray
     weights: Array
 
@@ -54,7 +55,8 @@ def encode_groups(n_rows: int, groups: Any, weights: Array, min_rows: int) -> En
             "sample_weight is zero for every row; expected at least one positive weight."
         )
     if groups is None:
-        return EncodedGroups(np.zeros(1, np.intp), np.zeros(n_rows, np.intp), weights)
+        codes = np.where(weights > 0, 0, -1)
+        return EncodedGroups(np.zeros(1, np.intp), np.zeros(0, np.intp), codes, weights)
 
     labels, codes = distinct("groups", group_of_each_row(n_rows, groups), "a group")
     if any(isinstance(label, float) and label % 1 for label in labels.tolist()):
@@ -78,7 +80,10 @@ def encode_groups(n_rows: int, groups: Any, weights: Array, min_rows: int) -> En
             "min_rows",
             f"{problem}: they send nothing and take no part; a smaller min_rows lets them",
         )
-    return EncodedGroups(labels, codes, np.where(is_small[codes], 0, weights))
+    weights = np.where(is_small[codes], 0, weights)
+    is_present = (counts > 0) & ~is_small
+    codes = np.where(weights > 0, (np.cumsum(is_present) - 1)[codes], -1)
+    return EncodedGroups(labels[is_present], labels[~is_present], codes, weights)
 
 
 def group_of_each_row(n_rows: int, groups: Any) -> Array:

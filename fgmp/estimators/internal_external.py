@@ -115,12 +115,11 @@ def validate_rows(
     """Return the validation on rows; parameters as in `FedGradMPRegressor.validate`."""
     values = group_of_each_row(_num_samples(X), groups)
     given = weights_of_rows(sample_weight, X)
-    labels, codes, weights = encode_groups(len(values), values, given, model.min_rows)
-    rows = np.flatnonzero(weights > 0)
-    present, codes = np.unique(codes[rows], return_inverse=True)
+    present, missing, codes, _ = encode_groups(len(values), values, given, model.min_rows)
+    rows = np.flatnonzero(codes >= 0)
 
     def of_groups(is_taken: Array) -> dict[str, Any]:
-        taken = rows[is_taken[codes]]
+        taken = rows[is_taken[codes[rows]]]
         return {
             "X": _safe_indexing(X, taken),
             "y": _safe_indexing(y, taken),
@@ -134,9 +133,8 @@ def validate_rows(
     def measure(fitted: LinearModel, is_measured: Array, by: str) -> Performance:
         return performance_of_rows(fitted, by=by, **of_groups(is_measured))
 
-    names = labels[present].tolist()
-    n_small = len(labels) - len(present)
-    return validate_groups(model, names, n_sets, dense, refit, measure, n_small)
+    n_small = len(missing)
+    return validate_groups(model, present.tolist(), n_sets, dense, refit, measure, n_small)
 
 
 def _sets_of_groups(model: LinearModel, n_groups: int, n_sets: int | None) -> list[Array]:

@@ -6,7 +6,6 @@ and fitted attributes that end with an underscore. What the methods do stands in
 `model_files`.
 """
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
@@ -35,9 +34,8 @@ from .own_intercepts import intercept_of_group
 from .performance import Performance, performance_of_rows
 from .profiled_loss import expected_targets
 from .report import FitReport, report_of
-from .session import Report
 from .summary import Summary, summarize
-from .training import fit_clients, fit_rows
+from .training import fit_rows
 
 
 def _is_of_fit(name: str) -> bool:
@@ -72,53 +70,14 @@ class SparseLinear(LinearModel):
         A fit that fails or is interrupted changes nothing: the model is the one of before, if there
         was any.
         """
-        fitted = self._unfitted()
-        fit_rows(fitted, X, y, groups, sample_weight)
-        return self._take_fit_of(fitted)
-
-    def _unfitted(self) -> Self:
-        """Return an estimator with the same parameters, and with nothing that a fit has set."""
-        other = object.__new__(type(self))
-        other.__dict__.update(
+        fitted = object.__new__(type(self))
+        fitted.__dict__.update(
             (name, value) for name, value in vars(self).items() if not _is_of_fit(name)
         )
-        return other
-
-    def _take_fit_of(self, fitted: Self) -> Self:
-        """Set all fitted attributes at once, and return this estimator.
-
-        A fit sets them on an estimator of its own, one after another. It is interrupted before or
-        after this assignment, and never within it.
-        """
+        fit_rows(fitted, X, y, groups, sample_weight)
+        # All fitted attributes at once: a fit is interrupted before or after this, never within it.
         self.__dict__ = fitted.__dict__
         return self
-
-    def fit_sites(
-        self,
-        clients: Any,
-        groups: Sequence[str],
-        names: Sequence[str],
-        classes: Sequence[Any] | None,
-        report: Report,
-    ) -> Self:
-        """Fit to clients on other machines; `fgmp.flower.fit_over` calls this method.
-
-        Parameters
-        ----------
-        clients : FitClients
-            The clients; `RawClients`, too, with categories or ``missing="indicator"``.
-        groups : sequence
-            Their names.
-        names : sequence of str
-            Names of the features.
-        classes : sequence or None
-            The labels of a classifier, increasing.
-        report : callable (words, run, unit)
-            As in `Session`.
-        """
-        fitted = self._unfitted()
-        fit_clients(fitted, clients, groups, names, classes, report)
-        return self._take_fit_of(fitted)
 
     # Predictions.
 

@@ -35,7 +35,7 @@ from .performance_sums import (
     measures_before_calibration,
 )
 from .plots import draw_measures
-from .report import FitReport, protection_of, sent_of
+from .report import FitReport, protection_of
 from .session import Sent, Session, report_nothing
 from .weighted_loss import advise_on_rates, rows_counted
 
@@ -169,9 +169,8 @@ def performance_of_rows(
     X = validated(model, X, reset=False)
     y = targets_of_rows(model, X, y)
     weights = weights_of_rows(sample_weight, X)
-    labels, codes, weights = encode_groups(len(y), groups, weights, model.min_rows)
-    takes_part = np.isin(np.arange(len(labels)), codes[weights > 0])
-    names = labels[takes_part].tolist() if groups is not None else ["all rows"]
+    present, _, codes, weights = encode_groups(len(y), groups, weights, model.min_rows)
+    names = present.tolist() if groups is not None else ["all rows"]
     targets, loss = model._targets_of_fit(y)
     advise_on_rates(loss, targets, sample_weight)
     counted = rows_counted(weights, targets, loss)
@@ -251,7 +250,7 @@ def _measure(model: LinearModel, clients: FitClients, names: Sequence[Any], by: 
     columns["rows"] = np.repeat(rows, n_outcomes)
     numbers = table.reshape(-1, len(measures)).T
     columns |= dict(zip(measures, numbers, strict=True))
-    sent = by_question([sent_of(run) for run in session.log])
+    sent = by_question(session.log)
     return Performance(
         columns,
         f"{type(model).__name__} with {words_on_features(model)} on {sum(rows):,} rows",

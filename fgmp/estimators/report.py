@@ -7,43 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..fedgradmp import FedGradMP
-from ..method import Method
-from ..shared_support.method import SharedSupportGradMP
-from ..shared_support.newton import NewtonOnSupport
-from .client_sums import ClientSums
 from .fitted import SELECTED_BY, LinearModel, words_on_features
-from .session import LoggedRun, Sent
-
-# What a client sends for a method that trains a model. Sums say it themselves: `ClientSums.form`.
-_FORMS: dict[type[Method], str] = {
-    SharedSupportGradMP: "gradients of the mean loss; Hessians on the features under trial; losses",
-    FedGradMP: "coefficients of the features that the client selects; losses",
-    NewtonOnSupport: "Hessian and gradient of the mean loss on the selected features; losses",
-}
-
-
-def form_of(method: Method) -> str:
-    """Return what a client sends for a method, in words."""
-    if isinstance(method, ClientSums):
-        return method.form
-    for kind in type(method).__mro__:
-        if kind in _FORMS:
-            return _FORMS[kind]
-    return f"updates of {type(method).__name__}"
-
-
-def sent_of(run: LoggedRun) -> Sent:
-    """Return what the clients sent in one run of a fit."""
-    last = {name: int(run.history[name][-1]) for name in ("round", "bytes_up", "bytes_down")}
-    return Sent(
-        what=form_of(run.method),
-        began=run.began,
-        rounds=last["round"],
-        n_clients=int(run.history["clients"][-1]),
-        bytes_up=last["bytes_up"],
-        bytes_down=last["bytes_down"],
-    )
+from .session import Sent
 
 
 @dataclass(frozen=True)

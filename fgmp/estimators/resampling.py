@@ -39,10 +39,9 @@ class ResampledClients(FitClients):
     def __init__(self, clients: FitClients, counts: IndexArray) -> None:
         self.clients = clients
         self.counts = counts
-        self.drawn = np.flatnonzero(counts)
-        self.info = _reweighted(clients.info, self.drawn, counts)
+        self.info = _reweighted(clients.info, counts)
         self.total_weight = float(clients.total_weight * (clients.info.weights @ counts))
-        self.counted = (clients.counted * counts)[self.drawn]
+        self.counted = (clients.counted * counts)[counts > 0]
         self.is_sparse = clients.is_sparse
         self.min_rows = clients.min_rows
 
@@ -59,9 +58,7 @@ class ResampledClients(FitClients):
         self, standardization: Standardization | None = None, fold: Fold | None = None
     ) -> ReweightedTransport:
         """Return the transport to the clients that were drawn."""
-        return ReweightedTransport(
-            self.clients.transport(standardization, fold), self.drawn, self.counts
-        )
+        return ReweightedTransport(self.clients.transport(standardization, fold), self.counts)
 
 
 class ReweightedTransport(Transport):
@@ -71,25 +68,25 @@ class ReweightedTransport(Transport):
     ----------
     transport : Transport
         To all clients.
-    drawn : ndarray of int
-        The clients that are asked, by their indices there.
     counts : ndarray of int, shape (n_clients,)
         How often each was drawn.
+    drawn : ndarray of int
+        The clients that are asked, by their indices there, increasing.
     info, weights, truth
         As of `Transport`, of the clients that are asked.
     """
 
-    def __init__(self, transport: Transport, drawn: IndexArray, counts: IndexArray) -> None:
+    def __init__(self, transport: Transport, counts: IndexArray) -> None:
         self.transport = transport
-        self.drawn = drawn
         self.counts = counts
-        self.info = _reweighted(transport.info, drawn, counts)
+        self.drawn = np.flatnonzero(counts)
+        self.info = _reweighted(transport.info, counts)
         self.weights = self.info.weights
         self.truth = transport.truth
 
     def for_method(self, method: Method) -> ReweightedTransport:
         """Return the transport for a run of a method."""
-        return ReweightedTransport(self.transport.for_method(method), self.drawn, self.counts)
+        return ReweightedTransport(self.transport.for_method(method), self.counts)
 
     @property
     def masked_sum(self) -> Callable[..., Any] | None:
@@ -120,12 +117,13 @@ class ReweightedTransport(Transport):
         return {**self.transport.identity(), "counts": self.counts}
 
 
-def _reweighted(info: ProblemInfo, drawn: IndexArray, counts: IndexArray) -> ProblemInfo:
+def _reweighted(info: ProblemInfo, counts: IndexArray) -> ProblemInfo:
     """Return the part of a problem that was drawn, with weights that sum to one."""
+    drawn = np.flatnonzero(counts).tolist()
     weights = (info.weights * counts)[drawn]
     return replace(
         info,
-        n_rows=[info.n_rows[index] for index in drawn.tolist()],
-        client_ids=[info.client_ids[index] for index in drawn.tolist()],
+        n_rows=[info.n_rows[index] for index in drawn],
+        client_ids=[info.client_ids[index] for index in drawn],
         weights=weights / weights.sum(),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 
 from ..aggregation import Aggregator
 from ..data import Client
+from ..fedgradmp import FedGradMP
 from ..method import Method, Transport
 from ..privacy.secure_sums import SecureSum
 from ..recording import Callback, History, Result, Run
+from ..shared_support.method import SharedSupportGradMP
 from ..shared_support.newton import NewtonOnSupport
 from ..simulation import run_round, simulate_part
 from ..sparse_model import Model
@@ -46,13 +48,34 @@ def _never(run: Run) -> bool:
     return False
 
 
-def stage_in_words(method: Method) -> str:
-    """Return what the clients are asked for by a method of a fit."""
+class Words(NamedTuple):
+    """What the clients are asked for by a method, and what they send, as `ClientSums` has them."""
+
+    description: str
+    form: str
+
+
+_WORDS: dict[type[Method], Words] = {
+    SharedSupportGradMP: Words(
+        "rounds that select features",
+        "gradients of the mean loss; Hessians on the features under trial; losses",
+    ),
+    FedGradMP: Words(
+        "rounds that select features",
+        "coefficients of the features that the client selects; losses",
+    ),
+    NewtonOnSupport: Words(
+        "Newton steps on the features that were found",
+        "Hessian and gradient of the mean loss on the selected features; losses",
+    ),
+}
+
+
+def words_on(method: Method) -> Words | ClientSums:
+    """Return the words on a method of a fit; sums have them themselves."""
     if isinstance(method, ClientSums):
-        return method.description
-    if isinstance(method, NewtonOnSupport):
-        return "Newton steps on the features that were found"
-    return "rounds that select features"
+        return method
+    return next(words for kind, words in _WORDS.items() if isinstance(method, kind))
 
 
 def round_in_words(words: str, run: Run, unit: float) -> str:
@@ -68,14 +91,6 @@ def share_of(client: Client, shares: tuple[float, ...] | None, n_rows: int) -> f
     if shares is None:
         return client.n_samples / n_rows
     return shares[client.client_id]
-
-
-class LoggedRun(NamedTuple):
-    """One run of a method: the method, when it began in UTC, and its history."""
-
-    method: Method
-    began: str
-    history: dict[str, Any]
 
 
 class Sent(NamedTuple):
@@ -131,6 +146,7 @@ class _BesideRounds(History):
         return objective
 
 
+@dataclass(eq=False)
 class Session:
     """Exchanges with the clients of one fit, and what these cost together.
 
@@ -157,34 +173,18 @@ class Session:
     ----------
     totals : Counter
         Rounds, seconds, bytes and rejected updates so far.
-    log : list of LoggedRun
-        The runs so far, for a report.
+    log : list of Sent
+        What was sent in the runs so far, for a report.
     """
 
-    def __init__(
-        self,
-        clients: FitClients,
-        settings: FitSettings,
-        seed: int,
-        aggregator: Aggregator | None,
-        report: Report,
-        announce: Announce = announce_nothing,
-    ) -> None:
-        self.clients = clients
-        self.settings = settings
-        self.seed = seed
-        self.aggregator = aggregator
-        self.report = report
-        self.announce = announce
-        self.totals: Counter[str] = Counter()
-        self.log: list[LoggedRun] = []
-
-    def with_clients(self, clients: FitClients, settings: FitSettings) -> Session:
-        """Return a session with the same clients in another view, which counts costs together."""
-        other = Session(clients, settings, self.seed, self.aggregator, self.report, self.announce)
-        other.totals = self.totals
-        other.log = self.log
-        return other
+    clients: FitClients
+    settings: FitSettings
+    seed: int
+    aggregator: Aggregator | None
+    report: Report
+    announce: Announce = announce_nothing
+    totals: Counter[str] = field(default_factory=Counter)
+    log: list[Sent] = field(default_factory=list)
 
     def expect_all(self, client_ids: Sequence[int]) -> None:
         """Keep in the ledger that sums under masks of these clients are of all of them or none.
@@ -201,10 +201,7 @@ class Session:
         stage begins sessions of its own, if there are none of before.
         """
         before = Counter(self.totals)
-        parts = [self.with_clients(self.clients, self.settings) for _ in stages]
-        for part in parts:
-            part.totals = Counter(before)
-            part.log = []
+        parts = [replace(self, totals=Counter(before), log=[]) for _ in stages]
         for part in parts[1:]:
             if isinstance(self.aggregator, SecureSum) and self.aggregator.sessions is not None:
                 branch = self.aggregator.sessions.branch()
@@ -237,18 +234,21 @@ class Session:
         stops : Callback, optional
             The one callback that may end the run: by its objectives alone, if it records any.
         """
-        self.announce(stage_in_words(method))
+        words = words_on(method)
+        self.announce(words.description)
         began = datetime.now(UTC).isoformat(timespec="seconds").removesuffix("+00:00")
         history = _BesideRounds(together=self.clients.together, stops=stops or _never)
         options = {"history": history, "callbacks": [*callbacks, stops or _never], **options}
         result = simulate_part(
             method, transport, rounds, rng=self.seed, aggregator=self.aggregator, **options
         )
-        self.totals.update({name: result.history[name][-1] for name in TOTALS})
-        self.log.append(LoggedRun(method, began, result.history))
-        has_rounds = bool(result.history["round"][-1])
-        if has_rounds and not result.history["clients"][-1]:
-            self._refuse_silence(method, dict(result.rejected))
+        last = {name: column[-1] for name, column in result.history.items()}
+        self.totals.update({name: last[name] for name in TOTALS})
+        if last["round"]:
+            counts = [int(last[name]) for name in ("round", "clients", "bytes_up", "bytes_down")]
+            self.log.append(Sent(words.form, began, *counts))
+            if not last["clients"]:
+                self._refuse_silence(method, dict(result.rejected))
         return result
 
     def query(self, method: Method, transport: Transport, state: Any = ()) -> Any:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -39,7 +40,6 @@ from .inputs import (
     weights_of_rows,
 )
 from .own_intercepts import intercepts_by_group
-from .report import sent_of
 from .session import Announce, Report, Session, announce_nothing, round_in_words
 from .small_cells import WHAT_SMALL_CELLS_BECOME, fill_small_cells_of_groups, is_small
 from .standardization import agree_on_encoding
@@ -66,16 +66,15 @@ def fit_rows(model: LinearModel, X: Any, y: Any, groups: Any, sample_weight: Any
     # With noise numbers of rows are data: nothing may depend on them.
     min_rows = model.min_rows if model.private is None else 1
     codes, weights = _set_groups(model, groups, weights, min_rows)
-    codes_of_rows = np.where(weights > 0, codes, -1)
     targets, loss, class_weights = model._targets(y, weights)
     advise_on_rates(loss, targets, sample_weight)
     if plan is not None:
-        table = _without_small_cells(model, table, plan, codes_of_rows, min_rows)
+        table = _without_small_cells(model, table, plan, codes, min_rows)
         passed = table, passed[1]
     if groups is None:
         min_rows = 1
     if min_rows > 1:
-        advise_on_rare_classes(model, loss, targets, codes_of_rows)
+        advise_on_rare_classes(model, loss, targets, codes)
 
     counted = rows_counted(weights, targets, loss)
     of_rows = (targets, class_weights, codes, loss, min_rows, counted)
@@ -90,23 +89,22 @@ def fit_rows(model: LinearModel, X: Any, y: Any, groups: Any, sample_weight: Any
         else:
             clients = RawTableClients(table, *of_rows)
         _fit_clients(model, clients, plan, report_round, show_step)
-    model._training_data = TrainingData(*passed, weights, codes_of_rows, counted, min_rows)
+    model._training_data = TrainingData(*passed, weights, codes, counted, min_rows)
 
 
 def _set_groups(
     model: LinearModel, groups: Any, weights: Array, min_rows: int
 ) -> tuple[IndexArray, Array]:
-    """Set which groups take part, and return the group of each row, and its weight there."""
+    """Set which groups take part; return the group of each row, or -1, and its weight there."""
     n_rows_passed = int(np.count_nonzero(weights))
-    labels, codes, weights = encode_groups(len(weights), groups, weights, min_rows)
-    if model.secure and len(labels) < 2:
+    present, missing, codes, weights = encode_groups(len(weights), groups, weights, min_rows)
+    if model.secure and len(present) + len(missing) < 2:
         raise ValueError(
             "secure is True, and all rows are one group; expected at least two, whose masks "
             f"hide what each sends. fit takes groups=...; {IN_SKLEARN.format('fit')}"
         )
-    takes_part = np.isin(np.arange(len(labels)), codes[weights > 0])
-    model.groups_ = labels[takes_part]
-    model.missing_ = labels[~takes_part]
+    model.groups_ = present
+    model.missing_ = missing
     model.n_rows_left_out_ = n_rows_passed - int(np.count_nonzero(weights))
     return codes, weights
 
@@ -149,7 +147,22 @@ def fit_clients(
     classes: Sequence[Any] | None,
     report: Report,
 ) -> None:
-    """Fit an estimator that has no fitted attributes; parameters as in `fit_sites`."""
+    """Fit an estimator that has no fitted attributes to clients on other machines.
+
+    Parameters
+    ----------
+    model : FedGradMPRegressor or FedGradMPClassifier
+    clients : FitClients
+        The clients; `RawClients`, too, with categories or ``missing="indicator"``.
+    groups : sequence of str
+        Their names.
+    names : sequence of str
+        Names of the features.
+    classes : sequence or None
+        The labels of a classifier, increasing.
+    report : callable (words, run, unit)
+        As in `Session`.
+    """
     model._check_parameters()
     class_weight = getattr(model, "class_weight", None)
     if class_weight is not None:
@@ -192,12 +205,12 @@ def _fit_clients(
         session = _session(model, clients.statistics(levels), report, announce)
         model.encoding_ = agree_on_encoding(session, plan, levels)
         encoded = clients.encoded(model.encoding_)
-        session = session.with_clients(encoded, settings_of(model, encoded))
+        session = replace(session, clients=encoded, settings=settings_of(model, encoded))
     settings = session.settings
     with errors_in_words(model, settings):
         fitted = fit_model(session, grid_of(model, settings))
     _set_fitted(model, fitted)
-    model.exchanges_ = tuple(sent_of(run) for run in session.log if run.history["round"][-1])
+    model.exchanges_ = tuple(session.log)
     advise_on_fit(model, fitted, settings)
 
 

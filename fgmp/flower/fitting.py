@@ -31,7 +31,7 @@ from ..estimators.federated_table import (
 from ..estimators.folds import assign_folds
 from ..estimators.groups import preview, preview_words
 from ..estimators.performance_sums import OfPredictions
-from ..estimators.session import round_in_words, stage_in_words
+from ..estimators.session import round_in_words, words_on
 from ..estimators.small_cells import (
     WHAT_SMALL_CELLS_BECOME,
     few_rows_in_sums,
@@ -343,7 +343,7 @@ def sites_to_fit(
 ) -> _Sites:
     """Return the clients that an estimator is to be fitted to; arguments as in `fit_over`."""
     check_protocol(
-        "estimator", estimator, ("fit_sites",), "a FedGradMPClassifier or FedGradMPRegressor"
+        "estimator", estimator, ("bootstrap",), "a FedGradMPClassifier or FedGradMPRegressor"
     )
     expected = "different names of columns, in their order"
     names = list(map(str, check_sequence("features", features, expected, ordered=True)))
@@ -611,11 +611,14 @@ class _Sites(OverFlower):
         """Return an estimator like this one, fitted to the clients."""
         from sklearn.base import clone
 
+        from ..estimators.training import fit_clients
+
         asked = json.loads(self.settings)
-        unfitted: Estimator = clone(estimator)
-        return unfitted.fit_sites(
-            self, self.names, asked["features"], asked["classes"], self.report_round
+        fitted: Estimator = clone(estimator)
+        fit_clients(
+            fitted, self, self.names, asked["features"], asked["classes"], self.report_round
         )
+        return fitted
 
     def levels(self) -> list[dict[int, list[str]]]:
         """Return the levels of the categories that the clients have said they have."""
@@ -649,7 +652,7 @@ class _Sites(OverFlower):
         """Return the transport for a method; first report what the clients are asked for."""
         fold = json.loads(self.settings)["fold"]
         prefix = "" if fold is None else f"without {Fold(*fold)}: "
-        stage = prefix + stage_in_words(method)
+        stage = prefix + words_on(method).description
         self.report(stage)
         other = super().for_method(method)
         other.stage = stage
