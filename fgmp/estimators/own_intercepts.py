@@ -153,10 +153,11 @@ def intercept_of_group(
     taking_part = weights > 0
     if not taking_part.any():
         raise ValueError("sample_weight is zero for every row; expected a positive weight")
+    predictions = predictions[taking_part]
     split = WeightedTargets(targets[taking_part], weights[taking_part], loss)
-    found = split.best_intercept(predictions[taking_part])
-    if not split.determines_intercept(predictions[taking_part]):
+    own = split.own_intercept(predictions)
+    if not own.is_finite:
         raise ValueError(
             "the rows determine no intercept: a class is missing in y, or no count is above zero"
         )
-    return float(found) if np.ndim(found) == 0 else found
+    return own.values if predictions.ndim > 1 else float(own.values[0])

@@ -29,8 +29,8 @@ class RefittedModel(NamedTuple):
         The minimiser on the selected features, or the model without features if the objective of
         that is not higher, but for rounding.
     history : dict of ndarray
-        The history of the rounds, with the refit as its last row and the cost of the whole fit.
-        Objectives are in the units of the data.
+        The history of the rounds, with the refit as its last row, whose costs are of the refit
+        alone. Objectives are in the units of the data.
     """
 
     model: SparseModel
@@ -75,7 +75,7 @@ def refit_model(
     """
     steps = _newton_steps(session, clients, model, ridge, polish)
     unit = clients.standardization.target_unit**2
-    history = _with_last_row(history, steps, session.totals, unit)
+    history = _with_last_row(history, steps, unit)
 
     eps = float(np.finfo(session.settings.dtype).eps)
     first, last = history["objective"][[0, -1]]
@@ -135,17 +135,13 @@ def _with_objectives(
     return _Steps(result.state.model, result.history)
 
 
-def _with_last_row(
-    history: dict[str, Array], steps: _Steps, totals: Counter[str], unit: float
-) -> dict[str, Array]:
+def _with_last_row(history: dict[str, Array], steps: _Steps, unit: float) -> dict[str, Array]:
     """Return the history of the rounds with the last row of the refit, in the units of the data.
 
     If there were no rounds, the first row is the start of the refit.
     """
     history = history or {name: column[:1] for name, column in steps.history.items()}
-    last = {name: column[-1] for name, column in steps.history.items()}
-    last |= {name: float(totals[name]) for name in TOTALS}
-    history = {name: np.append(column, last[name]) for name, column in history.items()}
+    history = {name: np.append(history[name], steps.history[name][-1]) for name in history}
     history["objective"] = history["objective"] * unit
     return history
 

@@ -15,15 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._support.displays import html_table, rows_of
-from .._support.linear_algebra import inner, solve_semidefinite
+from .._support.linear_algebra import inner
 from .._support.optional import needs
 from .._support.warnings import advise_once
 from ..fedgradmp import FedGradMP
 from ..method import Method, Transport
-from ..recording import Callback
 from ..run.callbacks import stop_when_stalled
 from ..selection import Selection
-from ..shared_support.elimination import backwards
+from ..shared_support.elimination import backwards, move_to_minimiser
 from ..shared_support.method import SharedState, SharedSupportGradMP
 from ..shared_support.newton import NewtonOnSupport, SupportState
 from ..shared_support.sketches import CountSketch
@@ -158,26 +157,17 @@ class EliminationPath:
         """Return the minimiser on `sparsity` features with a ridge; on fewer if there are no more.
 
         With S the entries that are left, r the ridge, and J the identity but for entries without a
-        ridge, it is x_S = (H_SS + (r - ridge) J)^-1 (H b)_S. Solved as a correction of b, it has
-        the rounding of what changes.
+        ridge, it is x_S = (H_SS + (r - ridge) J)^-1 (H b)_S.
         """
         sparsity = min(sparsity, self.largest)
         if sparsity not in self.positions:  # no features, and none that are always included
             return self.null_model
+        b = self.minimiser
         positions = self.positions[sparsity]
-        values = self.minimiser.values.astype(np.float64)
-        dropped = np.setdiff1d(np.arange(len(values)), positions)
-        change = (ridge - self.ridge) * self.is_penalised[positions]
-
-        restricted = self.hessian[np.ix_(positions, positions)] + np.diag(change)
-        pull = self.hessian[np.ix_(positions, dropped)] @ values[dropped]
-        pull -= change * values[positions]
-        left = values[positions] + solve_semidefinite(restricted, pull)
-        return SparseModel(
-            self.minimiser.support[positions],
-            left.astype(self.minimiser.values.dtype),
-            self.minimiser.shape,
-        )
+        change = (ridge - self.ridge) * self.is_penalised
+        move = move_to_minimiser(positions, b.values, self.hessian, change)
+        values = (b.values + move)[positions].astype(b.values.dtype)
+        return replace(b, support=b.support[positions], values=values)
 
     def largest_entries(self, sparsity: int, selection: Selection) -> SparseModel:
         """Return the minimiser with its `sparsity` largest features only, in common units."""
@@ -412,14 +402,17 @@ def select_features(
     cohort_size = settings.parameters.cohort_size
     if cohort_size is not None:
         cohort_size = min(cohort_size, len(clients.transport.weights))
+    stall = stop_when_stalled(_STALLED_ROUNDS, improvement=settings.parameters.tol)
+    words = "all rows" if clients.fold is None else f"without {clients.fold}"
+    unit = clients.standardization.target_unit**2
     result = session.run(
         method,
         clients.transport,
         rounds,
         cohort_size=cohort_size,
         state=state,
-        callbacks=[_report_to(session, clients)],
-        stops=None if settings.is_private else _stall(settings),
+        callbacks=[lambda run: session.report(words, run, unit)],
+        stops=None if settings.is_private else stall,  # noise hides objectives
     )
 
     # If the start is the best on record, the last model is taken: a path is to have features, and
@@ -467,18 +460,6 @@ def _shared_support(settings: FitSettings, n_features: int) -> SharedSupportGrad
         selection=settings.selection,
         pruning="largest",
     )
-
-
-def _stall(settings: FitSettings) -> Callback:
-    """Return the callback that ends rounds that stall; noise hides objectives, and has none."""
-    return stop_when_stalled(_STALLED_ROUNDS, improvement=settings.parameters.tol)
-
-
-def _report_to(session: Session, clients: StandardizedClients) -> Callback:
-    """Return the callback that reports rounds."""
-    words = "all rows" if clients.fold is None else f"without {clients.fold}"
-    unit = clients.standardization.target_unit**2
-    return lambda run: session.report(words, run, unit)
 
 
 # Stage 3: backward elimination.

@@ -101,27 +101,24 @@ class WeightedTargets(NamedTuple):
         """Return some of the rows."""
         return WeightedTargets(self.targets[rows], self.weights[rows], self.loss)
 
+    def own_intercept(self, predictions: Array, **ridge: float) -> OwnIntercept:
+        """Return the intercept that fits the rows best: for the squared loss the mean residual."""
+        targets, weights, loss = self
+        if loss.is_quadratic:
+            residual = weights @ (targets - predictions) / weights.sum()
+            return OwnIntercept(np.atleast_1d(residual), is_finite=True)
+        columns = np.column_stack([targets, weights / weights.mean()])
+        return intercept_of_rows(WeightedLoss(loss), predictions, columns, **ridge)
+
     def best_intercept(self, predictions: Array) -> Any:
-        """Return the intercept that fits the rows best: for the squared loss the mean residual.
+        """Return the intercept that fits the rows best, as a number if there is one output.
 
         If they do not determine any, it is that of rows with one more, of no known target.
         """
-        targets, weights, loss = self
-        if loss.is_quadratic:
-            return weights @ (targets - predictions) / weights.sum()
-        own = self._own_intercept(predictions)
+        own = self.own_intercept(predictions)
         if not own.is_finite:
-            own = self._own_intercept(predictions, ridge=1 / len(targets))
+            own = self.own_intercept(predictions, ridge=1 / len(self.targets))
         return own.values if predictions.ndim > 1 else own.values[0]
-
-    def determines_intercept(self, predictions: Array) -> bool:
-        """Return whether the rows determine an intercept."""
-        return self.loss.is_quadratic or self._own_intercept(predictions).is_finite
-
-    def _own_intercept(self, predictions: Array, **ridge: float) -> OwnIntercept:
-        """Return the intercept of a loss that is not quadratic."""
-        columns = np.column_stack([self.targets, self.weights / self.weights.mean()])
-        return intercept_of_rows(WeightedLoss(self.loss), predictions, columns, **ridge)
 
 
 def rows_counted(weights: Array, targets: Array | None = None, loss: Loss | None = None) -> Array:

@@ -76,15 +76,15 @@ def eliminated(
     hessian = curvature.astype(np.float64)
     *_, last = backwards(b, hessian, selection, sparsity)
     positions = last.positions
-    fit = _minimiser_on(positions, b, hessian)
+    move = move_to_minimiser(positions, b.values, hessian)
 
     if len(before) and selection.is_within(before, b.shape, sparsity):
         positions_before = np.flatnonzero(np.isin(b.support, before, assume_unique=True))
-        fit_before = _minimiser_on(positions_before, b, hessian)
-        if fit_before.height < fit.height:
+        move_before = move_to_minimiser(positions_before, b.values, hessian)
+        if move_before @ hessian @ move_before < move @ hessian @ move:
             positions = positions_before
-            fit = fit_before
-    values = fit.values.astype(b.values.dtype, copy=False)
+            move = move_before
+    values = (b.values + move)[positions].astype(b.values.dtype, copy=False)
     return replace(b, support=b.support[positions], values=values)
 
 
@@ -173,20 +173,27 @@ def _with_ties(costs: Array, inverse: Array, rounding: float) -> Array:
     return with_exact_ties(costs, of_one + rounding**_POWER_OF_TIES * float(costs.max()))
 
 
-class _Fit(NamedTuple):
-    """A minimiser on some of the atoms of b, and how far it lies above the minimum in b."""
+def move_to_minimiser(
+    positions: IndexArray, b: Array, hessian: Array, change: Array | float = 0.0
+) -> Array:
+    """Return x - b for the minimiser x, on some positions only, of the quadratic around b.
 
-    height: float
-    values: Array
+    What is solved for is this correction of b, which is small, so that rounding is small too.
 
-
-def _minimiser_on(positions: IndexArray, b: SparseModel, hessian: Array) -> _Fit:
-    """Return the minimiser of (x - b)' H (x - b) over x with entries at some positions of b only.
-
-    It is solved for as a correction of b, which is small, so that rounding is small too.
+    Parameters
+    ----------
+    positions : ndarray of int
+        Which entries of x are not zero.
+    b : ndarray, shape (k,)
+    hessian : ndarray of float64, shape (k, k)
+        H, of the quadratic (x - b)' H (x - b) / 2.
+    change : float or ndarray, shape (k,)
+        The weights of half the squares of the entries of x, which are added to the quadratic.
     """
-    move = -b.values.astype(np.float64)
+    move = -b.astype(np.float64)
     dropped = np.setdiff1d(np.arange(len(move)), positions)
-    pull = hessian[np.ix_(positions, dropped)] @ move[dropped]
-    move[positions] = -solve_semidefinite(hessian[np.ix_(positions, positions)], pull)
-    return _Fit(height=float(move @ hessian @ move), values=b.values[positions] + move[positions])
+    ridge = np.broadcast_to(change, len(move))[positions]
+    pull = ridge * move[positions] - hessian[np.ix_(positions, dropped)] @ move[dropped]
+    restricted = hessian[np.ix_(positions, positions)] + np.diag(ridge)
+    move[positions] = solve_semidefinite(restricted, pull)
+    return move
