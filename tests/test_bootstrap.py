@@ -137,14 +137,14 @@ def test_bootstrap_has_the_seed_of_the_model():
     assert not np.array_equal(first, model.bootstrap(3, random_state=4).coef)
 
 
-@pytest.mark.parametrize("n_jobs", [None, 2])
-def test_warnings_of_resamples_are_counted_and_said_once_at_the_line_of_the_user(n_jobs):
+@pytest.mark.parametrize(("over", "n_jobs"), [("rows", None), ("rows", 2), ("groups", None)])
+def test_warnings_of_resamples_are_counted_and_said_once_at_the_line_of_the_user(over, n_jobs):
     """In this process and in others; the fit itself warns at its own line."""
     X, y, groups = regression_table()
     with pytest.warns(ConvergenceWarning, match="the rounds ran out"):
         model = fgmp.FedGradMPRegressor(3, rounds=2, tol=1e-6).fit(X, y, groups)
     with pytest.warns(ConvergenceWarning) as caught:
-        model.bootstrap(3, over="rows", random_state=0, n_jobs=n_jobs)
+        model.bootstrap(3, over=over, random_state=0, n_jobs=n_jobs)
     (only,) = caught
     assert str(only.message).startswith("3 of 3 resamples have a warning, the first one: the round")
     assert only.filename == __file__

@@ -322,16 +322,15 @@ def _check_over(model: LinearModel, over: str) -> None:
 def clients_of(model: LinearModel, data: TrainingData) -> FederatedTable:
     """Return the clients of a fit anew, with the class weights that it had."""
     again = clone(model)
-    X = data.X
+    rows = data.X
     if is_encoded(model):
         y = column_or_1d(validated_targets(again, data.y))
     else:
-        X, y = validated(again, X, validated_targets(again, data.y))
+        rows, y = validated(again, rows, validated_targets(again, data.y))
     targets, loss, weights = again._targets(y, data.weights)
-    of_rows = targets, weights, data.codes, loss, data.min_rows, data.counted
-    if is_encoded(model):
-        return RawTableClients(X, *of_rows).encoded(model.encoding_)
-    return FederatedTable(X, *of_rows)
+    kind = RawTableClients if is_encoded(model) else FederatedTable
+    clients: Any = kind(rows, targets, weights, data.codes, loss, data.min_rows, data.counted)
+    return clients.encoded(model.encoding_) if is_encoded(model) else clients
 
 
 def _model_of_resamples(model: LinearModel, choose_again: bool | None) -> LinearModel:

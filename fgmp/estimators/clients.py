@@ -49,7 +49,7 @@ class GroupFold(NamedTuple):
     number, n_folds : int
         The fold is `number` of 0, ..., n_folds - 1.
     client_folds : tuple of int
-        The fold of each client, by its index.
+        The fold of each client, by its id; -1 for ids of none.
     """
 
     number: int

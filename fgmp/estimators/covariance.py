@@ -260,7 +260,9 @@ def coefficient_covariance(
         The ridge of the refit.
     """
     settings = session.settings
-    model = _identifiable(model, clients.standardization, settings)
+    columns, _ = _columns_and_outputs(model, settings)
+    varies = np.append(stats.standardization.factors != 0, True)[columns]
+    model = replace(model, support=model.support[varies], values=model.values[varies])
     if not 0 < len(model.support) <= MAX_COEFFICIENTS:
         return None
 
@@ -278,18 +280,13 @@ def coefficient_covariance(
     )
     state = session.query(method, clients.transport, (model,))
     pooled = method.pooled(state)
-    stats = stats._replace(standardization=clients.standardization)
     return _covariance(pooled, model, stats, settings, ridge, why_not)
 
 
-def _identifiable(
-    model: SparseModel, standardization: Standardization, settings: FitSettings
-) -> SparseModel:
-    """Return a model without the coefficients of constant columns, which are zero."""
-    atoms = model.support // settings.n_outputs
-    is_constant = np.append(np.zeros(settings.n_intercepts, bool), standardization.factors == 0)
-    stays = ~is_constant[atoms]
-    return replace(model, support=model.support[stays], values=model.values[stays])
+def _columns_and_outputs(model: SparseModel, settings: FitSettings) -> tuple[Array, Array]:
+    """Return the feature of each coefficient, -1 for the intercept, and its output."""
+    atoms, outputs = np.divmod(model.support, settings.n_outputs)
+    return atoms - settings.n_intercepts, outputs
 
 
 def _why_no_products(settings: FitSettings) -> str:
@@ -315,43 +312,42 @@ def _covariance(
 ) -> Covariance:
     """Return the covariance in the units of the data that follows from the sums."""
     standardization = stats.standardization
+    columns, outputs = _columns_and_outputs(model, settings)
     n = settings.n_counted
     n_groups = len(settings.info.n_rows)
     k = len(model.support)
     basis = np.eye(k)
     if settings.loss.is_shift_invariant:
         basis = _without_common_shift(k, settings.n_outputs)
-    to_original = _to_original_units(model, standardization, settings)
+    to_original = _to_original_units(columns, outputs, standardization)
     with_ridge = pooled.hessian + np.diag(ridge * settings.is_penalised(model))
     bread, rank = _bread(to_original, basis, with_ridge)
     n_intercepts_of_groups = 0
     if settings.intercept_per_client:
         n_intercepts_of_groups = n_groups * (settings.n_outputs - settings.loss.is_shift_invariant)
     degrees_of_freedom = n - rank - n_intercepts_of_groups
+    n_left = degrees_of_freedom if degrees_of_freedom > 0 else np.nan
 
     unit = standardization.target_unit
     weight = n if settings.is_quadratic else settings.total_weight
     dispersion = 1.0
+    class_rows = None
     if settings.loss.class_labels is None:
-        has_rest = degrees_of_freedom > 0
-        dispersion = weight * pooled.chi_squared / degrees_of_freedom if has_rest else np.nan
-    model_based = dispersion / weight * bread @ pooled.hessian @ bread.T
+        dispersion = weight * pooled.chi_squared / n_left
+    else:
+        class_rows = n * stats.means[settings.n_features :]
 
     by_group = None
     if pooled.products is not None:
-        correction = n_groups / (n_groups - 1) * (n - 1)
-        correction = correction / degrees_of_freedom if degrees_of_freedom > 0 else np.nan
+        correction = n_groups / (n_groups - 1) * (n - 1) / n_left
         by_group = correction / n * bread @ pooled.products @ bread.T
 
-    class_rows = None
-    if settings.loss.class_labels is not None:
-        class_rows = n * stats.means[settings.n_features :]
-    atoms = model.support // settings.n_outputs
+    table = standardization.to_original_units(model).reshape(-1, settings.n_outputs)
     return Covariance(
-        columns=atoms - settings.n_intercepts,
-        outputs=model.support % settings.n_outputs,
-        values=_values_in_original_units(model, standardization, settings),
-        model_based=model_based,
+        columns=columns,
+        outputs=outputs,
+        values=table[columns + 1, outputs],
+        model_based=dispersion / weight * bread @ pooled.hessian @ bread.T,
         by_group=by_group,
         why_not_by_group=why_not,
         n_rows=n,
@@ -362,9 +358,7 @@ def _covariance(
         is_ridge=ridge > 0,
         deviations=stats.deviations,
         class_rows=class_rows,
-        indicator_shares=np.append(_indicator_shares(stats, settings), np.nan)[
-            atoms - settings.n_intercepts
-        ],
+        indicator_shares=np.append(_indicator_shares(stats, settings), np.nan)[columns],
         n_samples=settings.n_rows,
         total_weight=settings.total_weight,
     )
@@ -389,31 +383,15 @@ def _indicator_shares(stats: StandardizationStats, settings: FitSettings) -> Arr
     return np.where(is_indicator, shares, np.nan)
 
 
-def _to_original_units(
-    model: SparseModel, standardization: Standardization, settings: FitSettings
-) -> Array:
+def _to_original_units(columns: Array, outputs: Array, units: Standardization) -> Array:
     """Return the matrix from coefficients in common units to those in the units of the data."""
-    atoms, outputs = np.divmod(model.support, settings.n_outputs)
-    n_intercepts = settings.n_intercepts
-    unit = standardization.target_unit
-    scales = np.append(np.ones(n_intercepts), standardization.factors)
-    matrix = np.diag(scales[atoms] * unit)
-    if n_intercepts:
-        is_slope = atoms >= n_intercepts
-        centres = np.append(np.zeros(n_intercepts), standardization.centre)
-        for row in np.flatnonzero(~is_slope):
-            of_output = is_slope & (outputs == outputs[row])
-            matrix[row, of_output] = -(centres * scales)[atoms[of_output]] * unit
+    scales = np.append(units.factors, 1)[columns]  # the intercept is the column -1
+    shifts = np.append(units.centre, 0)[columns] * scales
+    matrix = np.diag(scales * units.target_unit)
+    for row in np.flatnonzero(columns < 0):
+        of_output = (columns >= 0) & (outputs == outputs[row])
+        matrix[row, of_output] = -shifts[of_output] * units.target_unit
     return matrix
-
-
-def _values_in_original_units(
-    model: SparseModel, standardization: Standardization, settings: FitSettings
-) -> Array:
-    """Return the coefficients in the units of the data."""
-    table = standardization.to_original_units(model).reshape(-1, settings.n_outputs)
-    atoms, outputs = np.divmod(model.support, settings.n_outputs)
-    return np.asarray(table[atoms + 1 - settings.n_intercepts, outputs])
 
 
 def _without_common_shift(k: int, n_outputs: int) -> Array:

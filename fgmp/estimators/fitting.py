@@ -109,6 +109,11 @@ def _fit_exactly(session: Session, grid: Sequence[int]) -> FittedModel:
     units = [partial(standardization_stats, clients=rows)]
     units += [partial(units_without, fold=fold) for fold in folds]
     stats, *of_folds = session.together(units)
+    if folds and all(of_fold.is_constant.all() for of_fold in of_folds):
+        raise ValueError(
+            f"n_folds is {len(folds)}, and no fold leaves rows to learn from; expected more of "
+            "either"
+        )
 
     middle: list[Any] = [partial(_begin, stats=stats, size=size)]
     if folds:
@@ -116,8 +121,8 @@ def _fit_exactly(session: Session, grid: Sequence[int]) -> FittedModel:
             partial(fit_without, fold=fold, stats=of_fold, grid=grid, size=size)
             for fold, of_fold in zip(folds, of_folds, strict=True)
         ]
-        unit = stats.standardization.target_unit
-        middle.append(partial(score_path, clients=rows, grid=grid, fits=fits, target_unit=unit))
+        score = partial(score_path, clients=rows, grid=grid, folds=folds, fits=fits)
+        middle.append(partial(score, target_unit=stats.standardization.target_unit))
     start, *scored = session.together(middle)
     choice = _Choice(grid[0], settings.C)
     if scored:

@@ -7,27 +7,11 @@ the server leaves whole clients out.
 
 import numpy as np
 
-from ..method import Transport
 from ..sparse_model import Array, IndexArray
-from .clients import FitClients, Fold, GroupFold, Standardization
-from .resampling import ReweightedTransport
 
 # The purposes of these random numbers in a `SeedSequence`: those of a run have 0, 1 and 2.
 _PURPOSE_ROWS = 3
 _PURPOSE_CLIENTS = 4
-
-
-def training_transport(
-    clients: FitClients, fold: Fold | GroupFold, standardization: Standardization | None = None
-) -> Transport:
-    """Return the transport to what is outside of a fold: rows, or clients, who alone are asked.
-
-    The rows are in some units, by default their own.
-    """
-    if isinstance(fold, Fold):
-        return clients.transport(standardization, fold)
-    takes_part = np.not_equal(fold.client_folds, fold.number)
-    return ReweightedTransport(clients.transport(standardization), takes_part.astype(np.intp))
 
 
 def n_folds_of(n_rows: int, n_folds: int, min_rows: int) -> int:

@@ -22,7 +22,7 @@ from ..data import ProblemInfo
 from ..method import Call, Method, Transport
 from ..sparse_model import Array, IndexArray
 from ..updates import Message, Update
-from .clients import FitClients, Fold, Found, Standardization
+from .clients import FitClients, Fold, Found, GroupFold, Standardization
 
 
 class ResampledClients(FitClients):
@@ -94,13 +94,9 @@ class ReweightedTransport(Transport):
         masked = self.transport.masked_sum
         if masked is None:
             return None
-
-        def masked_of_drawn(
-            call: Call | None, message: Message, cohort: IndexArray, *others: Any
-        ) -> Any:
-            return masked(call, message, self.drawn[cohort], *others)
-
-        return masked_of_drawn
+        return lambda call, message, cohort, *others: masked(
+            call, message, self.drawn[cohort], *others
+        )
 
     def run_clients(self, call: Call, message: Message, cohort: IndexArray) -> Sequence[Any]:
         """Return the updates of a cohort, in its order."""
@@ -127,3 +123,17 @@ def _reweighted(info: ProblemInfo, counts: IndexArray) -> ProblemInfo:
         client_ids=[info.client_ids[index] for index in drawn],
         weights=weights / weights.sum(),
     )
+
+
+def training_transport(
+    clients: FitClients, fold: Fold | GroupFold, standardization: Standardization | None = None
+) -> Transport:
+    """Return the transport to what is outside of a fold: rows, or clients, who alone are asked.
+
+    The rows are in some units, by default their own.
+    """
+    if isinstance(fold, Fold):
+        return clients.transport(standardization, fold)
+    folds = np.array(fold.client_folds)[np.asarray(clients.info.client_ids)]
+    takes_part = folds != fold.number
+    return ReweightedTransport(clients.transport(standardization), takes_part.astype(np.intp))

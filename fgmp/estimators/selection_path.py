@@ -30,9 +30,10 @@ from ..solvers import GradientDescent
 from ..sparse_model import Array, IndexArray, SparseModel
 from .client_sums import HeldOutLosses, with_equal_scores
 from .clients import FitClients, Fold, GroupFold, Standardization
-from .folds import deal_clients, n_folds_of, training_transport
+from .folds import deal_clients, n_folds_of
 from .newton_steps import take_newton_steps
 from .performance_sums import HeldOutPairs
+from .resampling import training_transport
 from .session import TOTALS, Session
 from .settings import FitSettings
 from .standardization import StandardizationStats, standardization_stats
@@ -522,18 +523,26 @@ def folds_of(session: Session) -> Sequence[Fold | GroupFold]:
     Raises
     ------
     ValueError
-        If no client has rows for two folds, or there are too few clients for folds of these.
+        If no client has rows for two folds, or under masks all but one have; or if there are too
+        few clients for folds of these.
     """
     if not session.settings.is_cross_validated:
         return []
-    return _group_folds(session) if session.settings.folds == "groups" else _row_folds(session)
+    if session.settings.folds == "groups":
+        return _group_folds(session)
+    min_rows = session.clients.min_rows
+    folds_by_client = _folds_by_client(session)
+    _check_folds(folds_by_client, session.settings, min_rows)
+    n_folds = int(folds_by_client.max())
+    return [Fold(number, n_folds, session.seed, min_rows) for number in range(n_folds)]
 
 
 def score_path(
     session: Session,
     clients: Transport,
     grid: Sequence[int],
-    fits: Sequence[Callable[[Session], "FoldModels"]],
+    folds: Sequence[Fold | GroupFold],
+    fits: Sequence[Callable[[Session], list[Array]]],
     target_unit: float,
 ) -> SparsityPath:
     """Fit without each fold, and return the held-out losses of each sparsity and each C.
@@ -546,55 +555,39 @@ def score_path(
         All rows, in their own units.
     grid : sequence of int
         The sparsities, increasing.
+    folds : sequence
+        The folds.
     fits : sequence of callable
         Of each fold `fit_without` it.
     target_unit : float
         The unit in which losses are sent is its square.
-
-    Raises
-    ------
-    ValueError
-        If the rows of no fold leave anything to learn.
     """
     settings = session.settings
-    info = settings.info
-    n_folds = len(fits)
     fitted = session.together(fits)
-    if not any(models.has_learnt for models in fitted):
-        raise ValueError(
-            f"n_folds is {n_folds}, and no fold leaves rows to learn from; expected more of either"
-        )
-
-    # Clients that hold out nothing return zeros.
-    holds_out = np.ones(len(info.n_rows), bool)
     client_folds: tuple[int, ...] = ()
-    if settings.folds == "groups":
-        # By the ids of clients, of which a resample lacks some.
-        of_ids = np.full(max(info.client_ids) + 1, -1)
-        of_ids[list(info.client_ids)] = deal_clients(len(info.n_rows), n_folds, session.seed)
-        client_folds = tuple(of_ids.tolist())
-    else:
+    holds_out = np.ones(len(settings.info.n_rows), bool)
+    if isinstance(folds[0], GroupFold):
+        client_folds = folds[0].client_folds
+    else:  # clients that hold out nothing return zeros
         holds_out = _folds_by_client(session) > 0
-    weights = info.weights[holds_out]
-    share = float(weights.sum())
 
-    tables = [table for models in fitted for table in models.tables]
+    tables = [table for tables in fitted for table in tables]
     intercepts = np.array([table[0].reshape(-1) for table in tables])
     coefficients = [SparseModel.of(table[1:]) for table in tables]
     unit = target_unit**2
     kind: Callable[..., HeldOutLosses] = HeldOutLosses
-    has_two_classes = settings.n_outputs == 1 and info.loss.class_labels is not None
+    has_two_classes = settings.n_outputs == 1 and settings.loss.class_labels is not None
     chooses_features = settings.parameters.sparsity == "cv"
     if has_two_classes and chooses_features and not settings.coefficients_only:
         kind = partial(HeldOutPairs, n_rows=settings.n_rows, shares=settings.shares_beside_rows)
     method = kind(
-        n_folds=n_folds,
-        n_models=len(fitted[0].tables),
+        n_folds=len(folds),
+        n_models=len(fitted[0]),
         seed=session.seed,
         min_rows=session.clients.min_rows,
         client_folds=client_folds,
         intercept_per_client=settings.intercept_per_client,
-        share=share,
+        share=float(settings.info.weights[holds_out].sum()),
         unit=unit,
     )
     state = session.query(method, clients, (intercepts, *coefficients))
@@ -621,22 +614,12 @@ def _group_folds(session: Session) -> list[GroupFold]:
             f'folds is "groups", and the number of groups {n_clients}; expected at least '
             f'{expected}, or folds="rows"'
         )
-    client_folds = deal_clients(n_clients, n_folds, session.seed)
     client_ids = np.asarray(settings.info.client_ids)
+    folds = np.full(client_ids.max() + 1, -1)
+    folds[client_ids] = deal_clients(n_clients, n_folds, session.seed)
     for number in range(n_folds):
-        session.expect_all(client_ids[np.array(client_folds) != number].tolist())
-    return [GroupFold(number, n_folds, client_folds) for number in range(n_folds)]
-
-
-def _row_folds(session: Session) -> list[Fold]:
-    """Return folds of rows; raise a ValueError if no client holds out any, and warn if few do."""
-    min_rows = session.clients.min_rows
-    folds_by_client = _folds_by_client(session)
-    _check_folds(folds_by_client, session.settings.n_folds, min_rows)
-    if session.settings.parameters.secure:
-        _check_folds_under_masks(folds_by_client, min_rows)
-    n_folds = int(folds_by_client.max())
-    return [Fold(number, n_folds, session.seed, min_rows) for number in range(n_folds)]
+        session.expect_all(client_ids[folds[client_ids] != number].tolist())
+    return [GroupFold(number, n_folds, tuple(folds.tolist())) for number in range(n_folds)]
 
 
 def _folds_by_client(session: Session) -> IndexArray:
@@ -653,13 +636,24 @@ def _folds_by_client(session: Session) -> IndexArray:
     return folds
 
 
-def _check_folds(folds_by_client: Array, n_folds: int, min_rows: int) -> None:
-    """Raise a ValueError if no client holds out rows, and warn if some hold out none."""
+def _check_folds(folds_by_client: Array, settings: FitSettings, min_rows: int) -> None:
+    """Raise a ValueError if rows of folds are too few, or masks would not hide them; or warn.
+
+    The sums over all rows but a fold, added up over F folds, hold the rows of a client that holds
+    out nothing F times, and all others F - 1 times. Therefore its own sums follow if it is alone.
+    """
     n_without = np.count_nonzero(folds_by_client == 0)
     if n_without == len(folds_by_client):
         raise ValueError(
-            f"n_folds is {n_folds}, and no group has rows for two folds of min_rows={min_rows}; "
-            "expected larger groups, a smaller min_rows, or a sparsity that is a number"
+            f"n_folds is {settings.n_folds}, and no group has rows for two folds of "
+            f"min_rows={min_rows}; expected larger groups, a smaller min_rows, or a sparsity that "
+            "is a number"
+        )
+    if n_without == 1 and settings.parameters.secure:
+        raise ValueError(
+            f"folds is 'rows' and secure is True, and one group has rows for no two folds of "
+            f"min_rows={min_rows}: its own sums would follow from those of the folds; expected "
+            "more such groups or none, folds='groups', or a sparsity that is a number"
         )
     if n_without:
         advise_once(
@@ -668,36 +662,6 @@ def _check_folds(folds_by_client: Array, n_folds: int, min_rows: int) -> None:
             f"{2 * min_rows} rows: they hold out nothing, or sums would show fewer than min_rows "
             'rows. The others choose; folds="groups" holds out all',
         )
-
-
-def _check_folds_under_masks(folds_by_client: Array, min_rows: int) -> None:
-    """Raise a ValueError if one client alone holds out nothing.
-
-    The sums over all rows but a fold, added up over F folds, hold its rows F times, and all others
-    F - 1 times, so that its own sums follow.
-    """
-    if np.count_nonzero(folds_by_client == 0) == 1:
-        raise ValueError(
-            f"folds is 'rows' and secure is True, and one group has rows for no two folds of "
-            f"min_rows={min_rows}: its own sums would follow from those of the folds; expected "
-            "more such groups or none, folds='groups', or a sparsity that is a number"
-        )
-
-
-class FoldModels(NamedTuple):
-    """The models to choose from that were fitted without a fold.
-
-    Attributes
-    ----------
-    tables : list of ndarray
-        For each sparsity and each C the intercept and the coefficients, in the units of the
-        data.
-    has_learnt : bool
-        Whether any column varies in the rows that train.
-    """
-
-    tables: list[Array]
-    has_learnt: bool
 
 
 def units_without(session: Session, fold: Fold | GroupFold) -> StandardizationStats:
@@ -711,8 +675,12 @@ def fit_without(
     stats: StandardizationStats,
     grid: Sequence[int],
     size: InitialSize | None,
-) -> FoldModels:
-    """Run stages 2 and 3 on the rows outside of a fold, in their units."""
+) -> list[Array]:
+    """Run stages 2 and 3 on the rows outside of a fold, in their units.
+
+    Of the models to choose from, for each sparsity and each C, the intercept and the coefficients
+    are returned, in the units of the data.
+    """
     clients = StandardizedClients(session.clients, stats.standardization, fold)
     model = clients.null_model
     if size is None or size.n_features >= session.settings.n_choices:
@@ -727,8 +695,7 @@ def fit_without(
         for sparsity in grid
         for C, path in zip(session.settings.strengths, paths, strict=True)
     ]
-    tables = [_table_for_new_clients(session, stats, model) for model in models]
-    return FoldModels(tables, has_learnt=not stats.is_constant.all())
+    return [_table_for_new_clients(session, stats, model) for model in models]
 
 
 def _paths(

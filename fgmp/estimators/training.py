@@ -50,46 +50,45 @@ def fit_rows(model: LinearModel, X: Any, y: Any, groups: Any, sample_weight: Any
     """Fit an estimator that has no fitted attributes; parameters as in `fit`."""
     model._check_parameters()
     warn_of_other_indices(X, y=y, groups=groups, sample_weight=sample_weight)
-    passed = X, y
     plan = None
+    rows: Any
     if is_encoded(model):
-        plan, table, y = read_table(model, X, y)
-        X = table.numbers()
+        plan, rows, values = read_table(model, X, y)
+        numbers = rows.numbers()
     else:
-        X, y = validated(model, X, validated_targets(model, y), ensure_min_samples=2)
+        rows, values = validated(model, X, validated_targets(model, y), ensure_min_samples=2)
+        numbers = rows
         refuse_overflow(
-            X, None if is_classifier(model) else y, lambda mask, n: names_of_columns(model, mask, n)
+            rows,
+            None if is_classifier(model) else values,
+            lambda mask, n: names_of_columns(model, mask, n),
         )
-    weights = weights_of_rows(sample_weight, X, X.dtype)
+    weights = weights_of_rows(sample_weight, numbers, numbers.dtype)
     advise_on_missing_groups(model, groups)
 
     # With noise numbers of rows are data: nothing may depend on them.
     min_rows = model.min_rows if model.private is None else 1
     codes, weights = _set_groups(model, groups, weights, min_rows)
-    targets, loss, class_weights = model._targets(y, weights)
+    targets, loss, class_weights = model._targets(values, weights)
     advise_on_rates(loss, targets, sample_weight)
     if plan is not None:
-        table = _without_small_cells(model, table, plan, codes, min_rows)
-        passed = table, passed[1]
+        rows = _without_small_cells(model, rows, plan, codes, min_rows)
     if groups is None:
         min_rows = 1
     if min_rows > 1:
         advise_on_rare_classes(model, loss, targets, codes)
 
     counted = rows_counted(weights, targets, loss)
-    of_rows = (targets, class_weights, codes, loss, min_rows, counted)
+    kind = FederatedTable if plan is None else RawTableClients
+    clients = kind(rows, targets, class_weights, codes, loss, min_rows, counted)
     with _progress_line(model) as show_step:
 
         def report_round(words: str, run: Run, unit: float) -> None:
             show_step(round_in_words(words, run, unit))
 
-        clients: Any
-        if plan is None:
-            clients = FederatedTable(X, *of_rows)
-        else:
-            clients = RawTableClients(table, *of_rows)
         _fit_clients(model, clients, plan, report_round, show_step)
-    model._training_data = TrainingData(*passed, weights, codes, counted, min_rows)
+    passed = X if plan is None else rows
+    model._training_data = TrainingData(passed, y, weights, codes, counted, min_rows)
 
 
 def _set_groups(

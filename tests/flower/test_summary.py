@@ -10,7 +10,7 @@ from sklearn.datasets import load_breast_cancer, load_iris
 import fgmp
 from fgmp.flower import bootstrap_over, fit_over
 
-pytestmark = pytest.mark.filterwarnings("ignore:the rounds ran out", "ignore::fgmp.AdviceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*the rounds ran out", "ignore::fgmp.AdviceWarning")
 CANCER = load_breast_cancer(return_X_y=True)
 IRIS = load_iris(return_X_y=True)
 CHOICE = {"rounds": 2, "sparsities": [1, 4], "n_folds": 2, "random_state": 0}
