@@ -7,6 +7,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import fgmp
+from fgmp._support.linear_algebra import newton_length
 from fgmp.estimators import selection_path
 from fgmp.shared_support.newton import NewtonOnSupport, SupportState
 from fgmp.sparse_model import SparseModel
@@ -215,3 +216,15 @@ def test_steps_from_a_saturated_start_reach_the_minimiser():
     gradient = design.T @ (1 / (1 + np.exp(-design @ result.coefficients)) - y) / len(y)
     gradient[1:] += 1e-2 * result.coefficients[1:]
     np.testing.assert_allclose(gradient, 0, atol=1e-9)
+
+
+@pytest.mark.parametrize("fall", [-4.0, -0.5, 0.0, 0.5, 1.5])
+def test_step_is_exact_where_the_curvature_falls_exponentially(fall):
+    """Along one coefficient, from two points at which it is known: f'' is exp(-fall x)."""
+    curvature = np.exp(-fall * 0.3)
+    newton = 0.4
+    hessian = np.full((1, 1), curvature)
+    length = newton_length(np.full(1, 0.3), np.eye(1), hessian, np.full(1, newton))
+    x = length * newton
+    rise = x if fall == 0 else (1 - np.exp(-fall * x)) / fall
+    assert curvature * rise == pytest.approx(newton * curvature, abs=1e-12)

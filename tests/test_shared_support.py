@@ -186,7 +186,7 @@ def test_refit_of_separable_rows_ends_on_the_sphere():
 
 
 def test_newton_steps_of_one_coefficient_are_those_by_hand():
-    """A step that raises f is tried from zero, then halved; the better of two models is kept."""
+    """A step that raises f is halved, tried from zero, then halved again; the better one is kept."""
     solver = fgmp.NewtonOnSupport(4, radius=2.0)
     model = SparseModel(np.arange(1), np.full(1, 2.0), (9,))
     visited = []
@@ -194,7 +194,7 @@ def test_newton_steps_of_one_coefficient_are_those_by_hand():
     for value in (5.0, 6.0, 7.0, 8.0):
         visited.append(float(point.model.values[0]))
         point = solver.server_update(point, np.array([4.0, 4.0, value, 0.5]))
-    assert visited == [2.0, 1.0, 0.0, 1.5]
+    assert visited == [2.0, 1.0, 1.5, 0.0]
     assert solver.message(point)[1] == 1
     for value, x, missed in ((4.9, 1.75, 0.025), (9.0, 2.0, 0.125)):
         end = solver.server_update(point, np.array([value, 0.5]))

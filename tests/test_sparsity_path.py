@@ -14,6 +14,7 @@ from cases import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.model_selection import LeaveOneGroupOut, PredefinedSplit, cross_val_score
@@ -684,3 +685,20 @@ def test_folds_run_no_rounds_that_would_select_all_features(make, backend):
         assert (rounds > model.n_iter_) == has_rounds
         assert 1 in model.support_
         assert np.isfinite(model.cv_.table["score"]).all()
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_under_masks_columns_that_depend_on_others_have_the_scores_of_the_open(seed):
+    """The resolution of masks is no curvature, along which a path would run away."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((1200, 6))
+    X = np.hstack([X, X[:, :3] - X[:, 3:], X[:, :2] + X[:, 2:4]])
+    y = X[:, 0] - X[:, 4] + rng.standard_normal(1200)
+    model = fgmp.FedGradMPRegressor("cv", n_folds=4, folds="groups", random_state=0)
+    in_the_open, under_masks = (
+        clone(model).set_params(secure=secure).fit(X, y, groups=np.arange(1200) % 60)
+        for secure in (False, True)
+    )
+    scores = in_the_open.cv_.table["score"]
+    np.testing.assert_allclose(under_masks.cv_.table["score"], scores, rtol=1e-7)
+    np.testing.assert_allclose(under_masks.coef_, in_the_open.coef_, rtol=1e-7, atol=1e-9)

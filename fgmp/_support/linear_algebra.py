@@ -46,6 +46,10 @@ _MAX_REFINEMENTS = 3
 # products.
 _ROUNDING_FACTOR = 64
 
+# Of the curvature along a step: the factor of its length is at most 2.56, and 1 without a fall.
+_MOST_FALL = 0.9
+_LEAST_FALL = 1e-6
+
 # Below this multiple of the machine precision, relative to the largest, an inner product of a
 # matching pursuit is rounding.
 _PURSUIT_ROUNDINGS = 64
@@ -437,6 +441,30 @@ def block_hessian(
 def inner(left: Array, right: Array) -> float:
     """Return the inner product in float64: products of float32 might overflow or vanish."""
     return float(left.reshape(-1).astype(np.float64) @ right.reshape(-1).astype(np.float64))
+
+
+def newton_length(moved: Array, before: Array, hessian: Array, step: Array) -> float:
+    """Return by which factor a Newton step is too short, or too long, from two Hessians.
+
+    Along a step s the curvature of losses of labels and of counts falls, or rises, about
+    exponentially: as exp(-c t) at t s. The minimum is then at t = -log(1 - c) / c. The two Hessians
+    that are known tell c, as far as s is along the last step.
+
+    Parameters
+    ----------
+    moved, before : ndarray, shapes (k,) and (k, k)
+        The last step, and the Hessian before it.
+    hessian, step : ndarray
+        The Hessian now, and the Newton step.
+    """
+    curvature = inner(step, hessian @ step)
+    curvature_before = inner(step, before @ step)
+    squared = inner(moved, hessian @ moved)
+    if not min(curvature, curvature_before, squared) > 0:
+        return 1.0
+    along = inner(moved, hessian @ step) / squared
+    c = min(along * np.log(curvature_before / curvature), _MOST_FALL)
+    return float(-np.log1p(-c) / c) if abs(c) > _LEAST_FALL else 1.0
 
 
 def matching_pursuit(

@@ -166,7 +166,7 @@ def advise_on_fit(model: LinearModel, fitted: FittedModel, settings: FitSettings
         )
     if fitted.unusual:
         advise_once("units", _words_on_units(model, fitted.unusual))
-    warn_of_rounds(model, fitted)
+    warn_of_rounds(model, fitted, settings.rounds)
     if not len(model.support_):
         why = "none that was tried lowers the loss on all rows"
         if model.sparsity == "cv" and fitted.sparsity == 0:
@@ -221,16 +221,16 @@ def _words_on_units(model: LinearModel, unusual: Sequence[UnusualColumn]) -> str
     )
 
 
-def warn_of_rounds(model: FitParameters, fitted: FittedModel) -> None:
+def warn_of_rounds(model: FitParameters, fitted: FittedModel, rounds: int) -> None:
     """Warn if the last of all rounds still lowered the objective by much."""
-    if fitted.n_rounds != model.rounds or model.rounds == 1:
+    if fitted.n_rounds != rounds or rounds == 1:
         return
     objective = fitted.history.get("objective", np.zeros(1))[: fitted.n_rounds + 1]
     total_gain = objective[0] - objective[-1]
     last_gain = -np.diff(objective)[-1:]
     if (last_gain > model.tol * total_gain).any():
         warn_user(
-            f"the rounds ran out: the last of {model.rounds} did more than tol={model.tol:g} of "
+            f"the rounds ran out: the last of {rounds} did more than tol={model.tol:g} of "
             "what all did to the objective; with more rounds the features may be better",
             ConvergenceWarning,
         )

@@ -29,8 +29,12 @@ from .weighted_loss import split_weights
 # of 2^22, so that a digit below 2^20 in magnitude is exact and sums of digits are within the range.
 _BASE = 2.0**20
 _MEAN_DIGITS = 2
-_SQUARE_DIGITS = 3
-_DIGITS = _MEAN_DIGITS + _SQUARE_DIGITS
+# Deviations are in a unit of 2^-40 of the size: that of a column may be as small, and that of a
+# client 2^30 times as large.
+_FINE = 2.0**-40
+_DEVIATION_DIGITS = 4
+_SQUARE_DIGITS = 7
+_DIGITS = _DEVIATION_DIGITS + _SQUARE_DIGITS
 
 # A share of rows below this is rounding, under masks too: that of one row in a billion is more.
 ROUNDING_OF_SHARES = 1e-10
@@ -158,10 +162,10 @@ class Moments(ClientSums):
     indicators of the classes.
 
     Masks have a fixed resolution and range. A deviation far below the mean would vanish in them,
-    and a client that counts in other units would exceed them. Under masks there are therefore four
-    exchanges: means follow the sizes, in units of these. The third one is the size of the
-    deviations from the centre, and the fourth one has means and mean squares of the deviations in
-    units of this size. Means and squares are sent as several digits, by `split_digits`.
+    and a client that counts in other units would exceed them. Under masks there are therefore three
+    exchanges: means follow the sizes, in units of these, and then means and mean squares of the
+    deviations from the centre, in a fine part of these units. All are sent as several digits, by
+    `split_digits`.
 
     Parameters
     ----------
@@ -182,7 +186,7 @@ class Moments(ClientSums):
     counts: ClassVar[Counts] = Counts.ROWS
 
     def sums(self) -> Sequence[Sum]:
-        """Return two sums, or four under masks."""
+        """Return two sums, or three under masks."""
         one_each = (self.n_columns,)
         if not self.masked:
             sizes = Sum(self.log_sizes_and_means, (2, self.n_columns), _means_in_units)
@@ -190,7 +194,6 @@ class Moments(ClientSums):
         return [
             Sum(self.log_sizes, one_each, powers_of_two),
             Sum(self.means, (_MEAN_DIGITS, self.n_columns), self._join_means),
-            Sum(self.log_deviations, one_each, powers_of_two),
             Sum(self.deviations, (_DIGITS, self.n_columns), self._join_deviations),
         ]
 
@@ -219,19 +222,14 @@ class Moments(ClientSums):
         squares = columns.mean_squares(self._centre_of(columns, state))
         return np.asarray(squares / state[0] ** 2)
 
-    def log_deviations(self, client: Client, state: State) -> Array:
-        """Return log2 of the root mean squares of deviations, and 0 if there are none."""
-        columns = columns_of(client)
-        return log_roots(columns.mean_squares(self._centre_of(columns, state)))
-
     def deviations(self, client: Client, state: State) -> Array:
-        """Return means and mean squares of deviations, in digits, in units of their sizes."""
+        """Return means and mean squares of deviations, in digits, in a fine part of the sizes."""
         columns = columns_of(client)
         centre = self._centre_of(columns, state)
-        unit = state[2]
+        unit = state[0] * _FINE
         means = columns.mean_deviations(centre) / unit
         squares = columns.mean_squares(centre) / unit**2
-        digits = [split_digits(means, _MEAN_DIGITS), split_digits(squares, _SQUARE_DIGITS)]
+        digits = [split_digits(means, _DEVIATION_DIGITS), split_digits(squares, _SQUARE_DIGITS)]
         return np.vstack(digits)
 
     def _centre_of(self, columns: "_Columns", state: State) -> Array:
@@ -250,19 +248,19 @@ class Moments(ClientSums):
         return (join_digits(mean.reshape(-1, self.n_columns)),)
 
     def _join_deviations(self, mean: Array) -> State:
-        """Return the means and mean squares of deviations that the sums of digits stand for."""
+        """Return the means and mean squares of deviations, in units of the sizes."""
         digits = mean.reshape(-1, self.n_columns)
-        return join_digits(digits[:_MEAN_DIGITS]), join_digits(digits[_MEAN_DIGITS:])
+        means = join_digits(digits[:_DEVIATION_DIGITS])
+        return means * _FINE, join_digits(digits[_DEVIATION_DIGITS:]) * _FINE**2
 
     def pooled(self, state: State) -> PooledMoments:
         """Return the moments of all rows, from the state after the last exchange."""
         if not self.masked:
             return PooledMoments(*state)
 
-        size, mean, unit, deviation, square = state
+        unit, mean, deviation, square = state
         if self.centre == "zero":
             return PooledMoments(unit, deviation, square)
-        mean = mean * (size / unit)
         if self.centre == "client":
             return PooledMoments(unit, mean, square)
         # The mean that was subtracted had been rounded, and `deviation` is what it was off by.
@@ -323,10 +321,10 @@ class HeldOutLosses(ClientSums):
     """The mean losses of models on rows that were held out, and how sure their differences are.
 
     The message is the intercepts and the coefficients of `n_models` models for each fold, one fold
-    after another, in the units of the data. The first exchange sums the mean losses l_j. The second
-    one sums the squares of d_j - mean d_j, where d_j = l_j - l_b is the difference from the model b
-    of the smallest loss. Losses of two models on the same rows rise and fall together, so that
-    their difference is far surer than either of them.
+    after another, in the units of the data. One exchange sums the mean losses l_j, and the mean
+    squares of l_j - l_i for all pairs of models, because which of them is best is not known yet.
+    Losses of two models on the same rows rise and fall together, so that their difference is far
+    surer than either of them.
 
     Parameters
     ----------
@@ -355,31 +353,30 @@ class HeldOutLosses(ClientSums):
 
     description: ClassVar[str] = "losses on the rows that were held out"
     form: ClassVar[str] = (
-        "mean losses of the candidate models on held-out rows; squared differences"
+        "mean losses of the candidate models on held-out rows; mean squares of their differences"
     )
     counts: ClassVar[Counts] = Counts.ROWS
 
     def sums(self) -> Sequence[Sum]:
-        """Return two sums, whose results are means over the clients that hold out rows."""
-        one_each = (self.n_models,)
-        return [
-            Sum(self.mean_losses, one_each, lambda mean: (mean / self.share,)),
-            Sum(self.squared_differences, one_each, lambda mean: (mean / self.share,)),
-        ]
+        """Return one sum, of losses and squares, as means over the clients that hold out rows."""
+        shape = (1 + self.n_models, self.n_models)
+        return [Sum(self.losses_and_squares, shape, lambda mean: (mean / self.share,))]
 
-    def mean_losses(self, client: Client, message: State) -> Array:
-        """Return the mean losses of a client. One that holds out nothing returns zeros."""
+    def losses_and_squares(self, client: Client, message: State) -> Array:
+        """Return the mean losses of a client, and the mean squares of their differences.
+
+        A client that holds out nothing returns zeros.
+        """
         losses, weights = self._losses_of_rows(client, message)
-        return np.asarray(weights @ losses)
+        squares = [weights @ (losses - losses[:, [j]]) ** 2 for j in range(self.n_models)]
+        return np.vstack([weights @ losses, *squares])
 
-    def squared_differences(self, client: Client, message: State) -> Array:
-        """Return the squares of d_j - mean d_j, as a mean over the rows of a client."""
-        *models, means = message
-        losses, weights = self._losses_of_rows(client, tuple(models))
-        best = int(np.argmin(with_equal_scores(means)))
-        differences = losses - losses[:, [best]]
-        mean_difference = means - means[best]
-        return np.asarray(weights @ (differences - mean_difference) ** 2)
+    def scores(self, sums: Array) -> tuple[Array, Array]:
+        """Return the mean losses, and the variances of their differences from the smallest one."""
+        losses, *squares = sums
+        best = int(np.argmin(with_equal_scores(losses)))
+        variances = squares[best] - (losses - losses[best]) ** 2
+        return losses, np.maximum(variances, 0)
 
     def _losses_of_rows(self, client: Client, models: State) -> tuple[Array, Array]:
         """Return the loss of each model on each row that is held out, and weights of these rows."""

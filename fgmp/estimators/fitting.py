@@ -21,28 +21,37 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._support.warnings import warn_user
 from ..method import Transport
+from ..shared_support.newton import SupportState
 from ..sparse_model import Array, SparseModel
 from .covariance import Covariance, coefficient_covariance
-from .own_intercepts import intercepts_by_newton
+from .newton_steps import first_steps
+from .own_intercepts import common_intercept, intercepts_by_newton
 from .refit import RefittedModel, intercepts_from_means, refit_model, with_total_costs
 from .selection_path import (
+    FOLD_ROUNDS,
     EliminationPath,
     InitialSize,
     SelectedFeatures,
     SparsityPath,
     StandardizedClients,
     all_features,
-    eliminate_backwards,
     fit_without,
     folds_of,
     initial_size,
+    paths_from,
     score_path,
     select_features,
+    support_state,
     units_without,
 )
 from .session import Session
+from .settings import FitSettings
 from .standardization import StandardizationStats, standardization_stats, unstandardized
 from .unit_check import UnusualColumn, compare_units
+
+# A common intercept that a fit goes on from is not better than this part of it: its error is about
+# the square.
+_ROUGHLY = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +124,7 @@ def _fit_exactly(session: Session, grid: Sequence[int]) -> FittedModel:
             "either"
         )
 
-    middle: list[Any] = [partial(_begin, stats=stats, size=size)]
+    middle: list[Any] = [partial(_begin, stats=stats, size=size, grid=grid)]
     if folds:
         fits = [
             partial(fit_without, fold=fold, stats=of_fold, grid=grid, size=size)
@@ -174,29 +183,82 @@ class _Choice(NamedTuple):
     cross_validation: SparsityPath | None = None
 
 
+class _Paths(NamedTuple):
+    """What stage 3 finds on all rows.
+
+    Attributes
+    ----------
+    by_strength : dict
+        A path for each C to choose from; none without a path.
+    first_steps : dict
+        By C and sparsity the first steps of the refit of a model; not of every model.
+    """
+
+    by_strength: Mapping[float, EliminationPath]
+    first_steps: Mapping[tuple[float, int], SupportState]
+
+    def model(self, settings: FitSettings, C: float, sparsity: int) -> SparseModel:
+        """Return the model of a path."""
+        return self.by_strength[C].model(sparsity, settings.path_ridge(C))
+
+
 class _Start(NamedTuple):
-    """What stages 1 to 3 find on all rows: of stage 3 a path for each C to choose from."""
+    """What stages 1 to 3 find on all rows."""
 
     stats: StandardizationStats
     clients: StandardizedClients
     selected: SelectedFeatures
-    paths: Mapping[float, EliminationPath]
+    paths: _Paths
 
 
-def _begin(session: Session, stats: StandardizationStats, size: InitialSize | None) -> _Start:
+def _begin(
+    session: Session, stats: StandardizationStats, size: InitialSize | None, grid: Sequence[int]
+) -> _Start:
     """Run stages 2 and 3, which need no choice, on all rows; of all features there is no path."""
     settings = session.settings
     clients = StandardizedClients(session.clients, stats.standardization)
     if size is None:
-        return _Start(stats, clients, SelectedFeatures(all_features(clients), {}, 0), {})
+        selected = SelectedFeatures(all_features(clients), {}, 0)
+        return _Start(stats, clients, selected, _Paths({}, {}))
 
-    selected = select_features(session, clients, size, settings.parameters.rounds)
-    path_of = partial(eliminate_backwards, clients=clients, model=selected.model)
-    ridges = map(settings.selection_ridge, settings.strengths)
-    paths = session.together([partial(path_of, ridge=ridge) for ridge in ridges])
+    selects_all = size.n_features >= settings.n_choices
+    rounds = min(settings.rounds, FOLD_ROUNDS) if selects_all else settings.rounds
+    select = partial(select_features, clients=clients, size=size, rounds=rounds)
+    paths_of = partial(_paths_on, clients=clients, grid=grid)
+    if selects_all:  # the path does not wait for the rounds
+        both: list[Any] = [select, partial(paths_of, model=all_features(clients))]
+        selected, paths = session.together(both)
+    else:
+        selected = select(session)
+        paths = paths_of(session, model=selected.model)
     if settings.is_cross_validated:
         clients = clients.without_table()  # beside the tables of the folds
-    return _Start(stats, clients, selected, dict(zip(settings.strengths, paths, strict=True)))
+    return _Start(stats, clients, selected, paths)
+
+
+def _paths_on(
+    session: Session, clients: StandardizedClients, model: SparseModel, grid: Sequence[int]
+) -> _Paths:
+    """Return the paths on the features of a model, and first steps that wait for no choice."""
+    settings = session.settings
+    found = paths_from(session, clients, model)
+    paths = _Paths(dict(zip(settings.strengths, found, strict=True)), {})
+    candidates = [(C, k) for C in settings.strengths for k in grid if k]
+    # Without a ridge a model that is not chosen might be refused, whose classes are separated.
+    may_begin = settings.parameters.polish and settings.ridge(settings.C) > 0
+    if settings.is_quadratic or not (settings.is_cross_validated and may_begin):
+        return paths
+    steps = [
+        partial(
+            first_steps,
+            clients=clients.transport,
+            state=support_state(settings, paths.model(settings, C, k)),
+            ridge=settings.ridge(C),
+        )
+        for C, k in candidates
+    ]
+    states = session.together(steps)
+    return paths._replace(first_steps=dict(zip(candidates, states, strict=True)))
 
 
 class _End(NamedTuple):
@@ -212,9 +274,19 @@ def _conclude(session: Session, rows: Transport, start: _Start, choice: _Choice)
     """Refit the model that was chosen; then ask for its errors and its intercepts together."""
     settings = session.settings
     polish = settings.parameters.polish or settings.parameters.sparsity == "all"
-    refitted = _refit(session, start, choice, polish)
+    level = start.stats.standardization.null_intercept
+    refit: list[Any] = [partial(_refit, start=start, choice=choice, polish=polish)]
+    if settings.asks_common_intercept and start.paths.by_strength:  # a model nearby has it nearly
+        first = start.paths.first_steps.get((choice.C, choice.sparsity))
+        nearby = start.paths.model(settings, choice.C, choice.sparsity)
+        table = start.stats.standardization.to_original_units(first.model if first else nearby)
+        nearly = partial(common_intercept, clients=rows, stats=start.stats, table=table)
+        refit.append(partial(nearly, start=level, settled=_ROUGHLY))
+    refitted, *nearly_common = session.together(refit)
+    for _, at_means in nearly_common:
+        level = at_means
     last: list[Any] = [
-        partial(_in_original_units, rows=rows, stats=start.stats, model=refitted.model)
+        partial(_in_original_units, rows=rows, stats=start.stats, model=refitted.model, level=level)
     ]
     if polish and not settings.coefficients_only:
         covariance_of = partial(
@@ -255,11 +327,11 @@ def _refit(session: Session, start: _Start, choice: _Choice, polish: bool) -> Re
     if not history:
         return refitted(start.selected.model)
 
-    path = start.paths[choice.C]
-    model = path.model(choice.sparsity, settings.path_ridge(choice.C))
+    path = start.paths.by_strength[choice.C]
+    model = start.paths.model(settings, choice.C, choice.sparsity)
     null, last_round = history["objective"][[0, -1]] * unit
     promised = path.loss_of(model) * unit
-    found = refitted(model)
+    found = refitted(model, first=start.paths.first_steps.get((choice.C, choice.sparsity)))
     promises_half = null - promised >= (null - last_round) / 2  # not if nothing is promised
     highest = max(null - (null - promised) / 2, last_round)
     if not promises_half or found.objective <= highest:
@@ -283,7 +355,7 @@ def _fit_with_noise(session: Session, sparsity: int) -> FittedModel:
     stats = unstandardized(session.settings)
     clients = StandardizedClients(session.clients, stats.standardization)
     size = InitialSize(sparsity, "fedgradmp")
-    selected = select_features(session, clients, size, session.settings.parameters.rounds)
+    selected = select_features(session, clients, size, session.settings.rounds)
     return FittedModel(
         table=stats.standardization.to_original_units(selected.model),
         is_constant=stats.is_constant,
@@ -296,16 +368,23 @@ def _fit_with_noise(session: Session, sparsity: int) -> FittedModel:
 
 
 def _in_original_units(
-    session: Session, rows: Transport, stats: StandardizationStats, model: SparseModel
+    session: Session,
+    rows: Transport,
+    stats: StandardizationStats,
+    model: SparseModel,
+    level: Array,
 ) -> tuple[Array, Array | None]:
-    """Return intercept and coefficients as in `FittedModel`, and the intercepts of the clients."""
+    """Return intercept and coefficients as in `FittedModel`, and the intercepts of the clients.
+
+    A prediction for the means of all columns, `level`, is what steps to the common one start from.
+    """
     settings = session.settings
     table = stats.standardization.to_original_units(model)
     if not settings.intercept_per_client or settings.coefficients_only:
         return table, None
 
-    if not settings.is_quadratic:
-        common, own = intercepts_by_newton(session, rows, stats, table)
+    if settings.asks_common_intercept:
+        common, own = intercepts_by_newton(session, rows, stats, table, level)
         table[0] = common.reshape(table[0].shape)
         return table, own
 

@@ -1,14 +1,22 @@
 """Newton steps of a fit, which end as soon as they have converged."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from .._support.linear_algebra import inner
+from .._support.linear_algebra import inner, newton_length
 from ..method import Exchange, Transport
 from ..recording import History, Result, Run
-from ..shared_support.newton import SETTLED, NewtonOnSupport, Separated, SupportState
+from ..shared_support.newton import (
+    SETTLED,
+    NewtonOnSupport,
+    NewtonStep,
+    Separated,
+    State,
+    SupportState,
+)
 from ..sparse_model import Array
 from .session import NEWTON_STEPS, Session
 
@@ -16,6 +24,8 @@ from .session import NEWTON_STEPS, Session
 MOST_CYCLES = 12
 # Of a standard error. The error that is left is about the square of the last step.
 CONVERGED = 1e-5
+# The slowest fold and the scores take about as many messages more than the path of all rows.
+_FIRST_STEPS = 2
 # Of the curvature at the start. If a direction has less of it left, rows are so far ahead, some 23
 # units of log-odds, that solving for a step takes the direction for one without curvature. Then
 # separated rows do not move any more. (Of some 300 tables that are not separated two lost more:
@@ -27,11 +37,23 @@ _NEGLIGIBLE = 1e-9
 
 
 class NewtonSteps(NewtonOnSupport):
-    """`NewtonOnSupport` with one exchange in a round: a callback may end it after any of them."""
+    """`NewtonOnSupport` with one exchange in a round: a callback may end it after any of them.
+
+    A step has the `newton_length` that follows from the last one, without further sums.
+    """
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the exchange of one step."""
         return super().exchanges()[:1]
+
+    def _accepted(self, state: State, value: float, newton: NewtonStep, is_lost: bool) -> State:
+        """Return the state with the model as the best so far, and the step to try from it."""
+        after = super()._accepted(state, value, newton, is_lost)
+        if state.best is None or state.curvature is None:
+            return after
+        moved = state.model.values - state.best.values
+        length = newton_length(moved, state.curvature, newton.hessian, after.step)
+        return replace(after, step=length * after.step)
 
 
 class NewtonRun(NamedTuple):
@@ -65,8 +87,8 @@ def take_newton_steps(
 ) -> NewtonRun:
     """Take Newton steps until one moves hardly anything; no objective is asked for beside them.
 
-    After each `NEWTON_STEPS` exchanges one more compares the objectives. After `MOST_CYCLES` times
-    that the steps end in any case.
+    Without a ridge one more exchange after each `NEWTON_STEPS` compares the objectives. After
+    `MOST_CYCLES` times that the steps end in any case.
 
     Parameters
     ----------
@@ -75,7 +97,7 @@ def take_newton_steps(
     clients : Transport
         The rows, in common units.
     state : SupportState
-        The start.
+        The start, or what `first_steps` from there has found.
     ridge : float
         Weight of half the squared norm of the slopes beside the mean loss.
     tolerance : float
@@ -86,13 +108,13 @@ def take_newton_steps(
     Separated
         If there is no ridge, and the loss has no minimiser.
     """
-    method = NewtonSteps(NEWTON_STEPS, ridge, unpenalised=session.settings.unpenalised)
+    method = _method(session, ridge)
     n = session.settings.n_counted
-    starts: list[SupportState] = []
+    starts = [] if state.curvature is None else [state]
 
     def is_over(run: Run) -> bool:
         after = run.progress.state
-        if run.progress.round == 1:
+        if run.progress.round == 1 and not starts:
             starts.append(after)
         return _has_converged(after, ridge, n, tolerance) or run.progress.n_participants == 0
 
@@ -116,8 +138,29 @@ def take_newton_steps(
     if has_converged and end.done > 0:
         promised = inner(end.step, end.curvature @ end.step) / 2
         last = end.value - promised - method.penalty(end.model)
-    first = starts[0].value - method.penalty(state.model)
+    first = starts[0].value - method.penalty(starts[0].best_model)
     return NewtonRun(result, has_converged, first, last)
+
+
+def first_steps(
+    session: Session, clients: Transport, state: SupportState, ridge: float
+) -> SupportState:
+    """Return the state after the first `_FIRST_STEPS` exchanges of `take_newton_steps`."""
+    method = _method(session, ridge)
+    history = History(objective_on=0)
+    after: SupportState = session.run(
+        method, clients, _FIRST_STEPS, state=state, history=history
+    ).state
+    return after
+
+
+def _method(session: Session, ridge: float) -> NewtonSteps:
+    """Return the steps for a ridge.
+
+    Without one an exchange after each `NEWTON_STEPS` asks whether classes are separated.
+    """
+    n_steps = NEWTON_STEPS if ridge == 0 else MOST_CYCLES * NEWTON_STEPS
+    return NewtonSteps(n_steps, ridge, unpenalised=session.settings.unpenalised)
 
 
 def _has_converged(state: SupportState, ridge: float, n: float, tolerance: float) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +18,10 @@ from .session import Session
 from .small_cells import Counts
 from .standardization import StandardizationStats
 from .weighted_loss import WeightedTargets
+
+# A Newton step of the common intercept below this part of it is the last: each is a message, and
+# its error is about its square.
+_SETTLED = 1e-4
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,11 @@ class CommonIntercept(ClientSums):
 
 
 def intercepts_by_newton(
-    session: Session, clients: Transport, stats: StandardizationStats, table: Array
+    session: Session,
+    clients: Transport,
+    stats: StandardizationStats,
+    table: Array,
+    start: Array,
 ) -> tuple[Array, Array | None]:
     """Return the common intercept, and those of the clients, or None under masks.
 
@@ -104,37 +113,53 @@ def intercepts_by_newton(
         What stage 1 found.
     table : ndarray, shape (1 + n_features,) or (1 + n_features, n_outputs)
         An intercept, which is not used, and the coefficients in the units of the data.
+    start : ndarray, shape (n_outputs,)
+        The prediction for the means of all columns that Newton steps start from.
     """
-    settings = session.settings
-    model = SparseModel.of(table[1:])
-    common = _common_intercept(session, clients, stats, model)
-    if settings.parameters.secure:
-        return common, None
+    common_of: Any = partial(
+        common_intercept, clients=clients, stats=stats, table=table, start=start
+    )
+    if session.settings.parameters.secure:
+        return common_of(session)[0], None
+    own_of: Any = partial(_own_intercepts, clients=clients, model=SparseModel.of(table[1:]))
+    (common, _), own = session.together([common_of, own_of])
+    return common, own
 
+
+def _own_intercepts(session: Session, clients: Transport, model: SparseModel) -> Array:
+    """Return the intercepts of the clients, shape (n_clients, n_outputs)."""
+    settings = session.settings
     n_clients = len(settings.info.n_rows)
     method = OwnIntercepts(n_clients, settings.n_outputs)
     sums = session.query(method, clients, (model,))[-1]
     is_sent = sums[-1] > 0
     own = np.full((n_clients, settings.n_outputs), np.nan)
     own[is_sent] = (sums[:-1, is_sent] / sums[-1, is_sent]).T
-    return common, own
+    return own
 
 
-def _common_intercept(
-    session: Session, clients: Transport, stats: StandardizationStats, model: SparseModel
-) -> Array:
-    """Return the intercept that is best for the rows of all clients, by Newton's method."""
+def common_intercept(
+    session: Session,
+    clients: Transport,
+    stats: StandardizationStats,
+    table: Array,
+    start: Array,
+    settled: float = _SETTLED,
+) -> tuple[Array, Array]:
+    """Return the intercept that is best for all rows, and the prediction for the means with it.
+
+    Parameters are those of `intercepts_by_newton`, and `settled` as in `best_shift`.
+    """
     settings = session.settings
-    n_outputs = settings.n_outputs
-    method = CommonIntercept(n_outputs)
-    means = stats.means[: settings.n_features]
-    start = stats.standardization.null_intercept - (means @ model.dense()).reshape(-1)
+    method = CommonIntercept(settings.n_outputs)
+    model = SparseModel.of(table[1:])
+    at_means = (stats.means[: settings.n_features] @ table[1:]).reshape(-1)
 
     def at(intercept: Array) -> SecondOrder:
         return method.pooled(session.query(method, clients, (model, intercept)))
 
-    b, _ = best_shift(at, start, RIDGE, settings.loss.is_shift_invariant)
-    return b
+    b, _ = best_shift(at, start - at_means, RIDGE, settings.loss, settled)
+    return b, b + at_means
 
 
 def intercepts_by_group(names: Sequence[Any], intercepts: Array) -> dict[Any, Any]:

@@ -28,7 +28,7 @@ class FitParameters:
     standardize: bool | str = "auto"
     polish: bool = True
     C: float | str = "auto"
-    rounds: int = 20
+    rounds: int | None = None
     tol: float = 1e-2
     cohort_size: int | None = None
     local_iterations: int = 3
@@ -57,9 +57,9 @@ class FitParameters:
         check_bool("verbose", self.verbose, "auto")
         if self.n_folds is not None:
             check_integer("n_folds", self.n_folds, at_least=2)
-        for name in ("rounds", "local_iterations", "min_rows"):
+        for name in ("local_iterations", "min_rows"):
             check_integer(name, getattr(self, name))
-        for name in ("cohort_size", "batch_size"):
+        for name in ("rounds", "cohort_size", "batch_size"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name))
         check_number("tol", self.tol, at_least=0)

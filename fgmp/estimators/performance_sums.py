@@ -12,6 +12,7 @@ clients may have rows of one class only, and then the pairs of all clients are i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
@@ -287,8 +288,8 @@ class PooledPerformance(OfPredictions):
 class HeldOutPairs(HeldOutLosses):
     """Losses of models of two classes on held-out rows, and how they order the rows of a client.
 
-    The last sum has the pairs in order of each model, too, and the number of pairs, so that areas
-    under the ROC curve follow. A pair has two held-out rows of one client, of whatever folds. A
+    The sum has the pairs in order of each model, too, and the number of pairs, so that areas under
+    the ROC curve follow. A pair has two held-out rows of one client, of whatever folds. A
     client with few rows of a class sends zeros in their place.
 
     Parameters
@@ -305,20 +306,21 @@ class HeldOutPairs(HeldOutLosses):
     )
 
     def sums(self) -> Sequence[Sum]:
-        """Return the sums of losses, of which the last one has the pairs, too."""
-        losses, squares = super().sums()
+        """Return the sum of losses and squares, and of the pairs."""
+        (losses,) = super().sums()
+        n_losses = math.prod(losses.shape)
 
-        def of_client(client: Client, state: State) -> Array:
-            return np.append(squares.of_client(client, state), self.pairs(client, state[:-1]))
+        def of_client(client: Client, models: State) -> Array:
+            return np.append(losses.of_client(client, models), self.pairs(client, models))
 
         def merge(mean: Array) -> State:
-            *concordant, n_pairs = mean[self.n_models :]
+            *concordant, n_pairs = mean[n_losses:]
             areas = np.full(self.n_models, np.nan)
             if n_pairs > ROUNDING_OF_SHARES:
                 areas = np.array(concordant) / n_pairs
-            return (*squares.merge(mean[: self.n_models]), areas)
+            return (*losses.merge(mean[:n_losses].reshape(losses.shape)), areas)
 
-        return [losses, Sum(of_client, (2 * self.n_models + 1,), merge)]
+        return [Sum(of_client, (n_losses + self.n_models + 1,), merge)]
 
     def pairs(self, client: Client, models: State) -> Array:
         """Return the pairs in order of each model, and all pairs, as parts of those of n rows."""

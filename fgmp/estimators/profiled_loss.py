@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._support.linear_algebra import newton_length
 from ..losses import Expansion, Loss, PoissonLoss
 from ..shared_support.newton import SecondOrder
 from ..sparse_model import Array
@@ -34,7 +35,6 @@ _WELL_AHEAD = 1e-3
 
 _MOST_STEPS = 100
 _MOST_HALVINGS = 60
-# A Newton step below this part of the intercept is the last: its error is about its square.
 _SETTLED = 1e-8
 # An objective that is lower by less than this number of roundings has not been lowered.
 _ROUNDINGS = 16
@@ -56,11 +56,16 @@ class OwnIntercept(NamedTuple):
     is_finite: bool
 
 
-def link(loss: Loss, mean: float) -> float:
-    """Return the prediction whose expected target is `mean`, for a loss of numbers."""
+def has_log_link(loss: Loss) -> bool:
+    """Return whether a prediction is the logarithm of the expected target."""
     while isinstance(loss, WrappedLoss):
         loss = loss.loss
-    return float(np.log(mean)) if isinstance(loss, PoissonLoss) else mean
+    return isinstance(loss, PoissonLoss)
+
+
+def link(loss: Loss, mean: float) -> float:
+    """Return the prediction whose expected target is `mean`, for a loss of numbers."""
+    return float(np.log(mean)) if has_log_link(loss) else mean
 
 
 def expected_targets(loss: Loss, predictions: Array) -> Array:
@@ -127,12 +132,16 @@ def own_intercept(
     def at(shift: Array) -> SecondOrder:
         return mean_loss(loss, z + shift, targets)
 
-    b, last = best_shift(at, b, ridge, loss.is_shift_invariant)
+    b, last = best_shift(at, b, ridge, loss)
     return OwnIntercept(b, _is_determined(last.hessian, loss, ridge))
 
 
 def best_shift(
-    at: Callable[[Array], SecondOrder], start: Array, ridge: float, is_shift_invariant: bool
+    at: Callable[[Array], SecondOrder],
+    start: Array,
+    ridge: float,
+    loss: Loss,
+    settled: float = _SETTLED,
 ) -> tuple[Array, SecondOrder]:
     """Return the shift b that minimises a mean loss plus ridge ||b||^2 / 2, by Newton's method.
 
@@ -144,8 +153,11 @@ def best_shift(
         Where the steps begin.
     ridge : float
         Above 0.
-    is_shift_invariant : bool
-        Whether the same number may be added to all entries of b: its sum is then that of the start.
+    loss : Loss
+        If it does not change when the same number is added to all entries of b, the sum of these is
+        that of the start.
+    settled : float
+        A step below this part of the intercept is the last: its error is about its square.
 
     Returns
     -------
@@ -154,18 +166,25 @@ def best_shift(
     """
     b = start
     current = at(b)
+    moved = np.zeros_like(b)
+    before = np.eye(len(b))
     for _ in range(_MOST_STEPS):
         hessian = current.hessian + ridge * np.eye(len(b))
         step = -np.linalg.solve(hessian, current.gradient + ridge * b)
-        if is_shift_invariant:
+        if has_log_link(loss) and current.gradient < current.hessian:
+            step = np.log1p(-current.gradient / current.hessian[0])  # exact, but for the ridge
+        if loss.is_shift_invariant:
             # The gradient has rounding alone along that shift, and the ridge would magnify it.
             step = step - step.mean()
-        if np.abs(step).max() <= _SETTLED * (1 + np.abs(b - start).max()):
+        if np.abs(step).max() <= settled * (1 + np.abs(b - start).max()):
             return b + step, current
-        b, following = _damped(at, b, step, current, ridge)
+        if not has_log_link(loss):
+            step = step * newton_length(moved, before, hessian, step)
+        there, following = _damped(at, b, step, current, ridge)
         if following is None:
             break
-        current = following
+        moved, before = there - b, hessian
+        b, current = there, following
     return b, current
 
 

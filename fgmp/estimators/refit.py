@@ -49,6 +49,7 @@ def refit_model(
     history: dict[str, Array],
     ridge: float,
     polish: bool,
+    first: SupportState | None = None,
 ) -> RefittedModel:
     """Return the minimiser on the features of a model.
 
@@ -67,19 +68,22 @@ def refit_model(
     polish : bool
         Whether to take steps at all. Without them the model stays as it is, and so does a model
         without features.
+    first : SupportState, optional
+        What the first step from the model has found, if it is known.
 
     Warns
     -----
     ConvergenceWarning
         If the last step is not short.
     """
-    steps = _newton_steps(session, clients, model, ridge, polish)
+    begin = first or support_state(session.settings, model)
+    steps = _newton_steps(session, clients, begin, ridge, polish)
     unit = clients.standardization.target_unit**2
     history = _with_last_row(history, steps, unit)
 
     eps = float(np.finfo(session.settings.dtype).eps)
-    first, last = history["objective"][[0, -1]]
-    gains_only_rounding = first - last <= _ROUNDINGS * eps * first  # not if one of them is nan
+    before, after = history["objective"][[0, -1]]
+    gains_only_rounding = before - after <= _ROUNDINGS * eps * before  # not if one of them is nan
     is_null = gains_only_rounding and not session.settings.always_include
     refitted = clients.null_model if is_null else steps.model
     return RefittedModel(refitted, history)
@@ -95,14 +99,13 @@ class _Steps(NamedTuple):
 def _newton_steps(
     session: Session,
     clients: StandardizedClients,
-    model: SparseModel,
+    state: SupportState,
     ridge: float,
     polish: bool,
 ) -> _Steps:
     """Take Newton steps until none moves a coefficient; none at all if the model is to stay."""
     settings = session.settings
-    n_features = len(model.used_atoms) - settings.n_intercepts
-    state = support_state(settings, model)
+    n_features = len(state.model.used_atoms) - settings.n_intercepts
     is_moved = polish and n_features > 0
     if settings.is_quadratic or not is_moved:
         return _with_objectives(session, clients, state, ridge, int(is_moved))

@@ -57,9 +57,10 @@ _STEP_OF_PATH = 0.1
 # error, or this part of what the best one gains.
 _CLOSE_IN_ERRORS = 0.5
 _CLOSE_IN_GAINS = 5e-4
-# Rounds end if this number of them in a row stalls, and in a fold after a few rounds.
+# Rounds end if this number of them in a row stalls, and after a few where something is chosen, in a
+# fold and on all rows, and where they select all features anyway.
 _STALLED_ROUNDS = 3
-_FOLD_ROUNDS = 5
+FOLD_ROUNDS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -591,12 +592,13 @@ def score_path(
         unit=unit,
     )
     state = session.query(method, clients, (intercepts, *coefficients))
-    score, squares, *areas = state[1 + len(coefficients) :]
+    sums, *areas = state[1 + len(coefficients) :]
+    score, variance = method.scores(sums)
     table = {
         "sparsity": np.repeat(grid, len(settings.strengths)),
         "C": np.tile(settings.strengths, len(grid)),
         "score": score * unit,
-        "standard_error": np.sqrt(squares / settings.n_counted) * unit,
+        "standard_error": np.sqrt(variance / settings.n_counted) * unit,
     }
     if areas and not np.isnan(areas[0]).any():
         table["auc"] = areas[0]
@@ -686,10 +688,10 @@ def fit_without(
     if size is None or size.n_features >= session.settings.n_choices:
         model = all_features(clients)  # rounds would select all of them
     elif stats.standardization.has_features:
-        rounds = min(_FOLD_ROUNDS, session.settings.parameters.rounds)
+        rounds = min(FOLD_ROUNDS, session.settings.rounds)
         model = select_features(session, clients, size, rounds).model
 
-    paths = _paths(session, clients, model)
+    paths = paths_from(session, clients, model)
     models = [
         path.model(sparsity, session.settings.path_ridge(C))
         for sparsity in grid
@@ -698,7 +700,7 @@ def fit_without(
     return [_table_for_new_clients(session, stats, model) for model in models]
 
 
-def _paths(
+def paths_from(
     session: Session, clients: StandardizedClients, model: SparseModel
 ) -> list[EliminationPath]:
     """Return a path for each C; of a quadratic loss one path has the models of all of them."""

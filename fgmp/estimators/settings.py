@@ -18,6 +18,8 @@ from .parameters import FitParameters
 # supports separate the classes more often than the features that are left in the end.
 _SELECTION_RIDGE_FACTOR = 4
 _LEAST_SELECTION_RIDGE = 1e-4
+# Well above the resolution of masks, by which columns that depend on each other would seem not to.
+_RIDGE_UNDER_MASKS = 1e-9
 # folds="auto" holds out whole groups from this number of groups on. With fewer, rows choose what
 # predicts new groups better: a fold of groups takes too much away. With more, the two are level,
 # but for tables whose groups are unlike each other: there only groups show what fails at new ones.
@@ -74,6 +76,11 @@ class FitSettings:
     def intercept_per_client(self) -> bool:
         """Whether each client has its own intercept, and centres its rows."""
         return isinstance(self.parameters.fit_intercept, str)
+
+    @property
+    def asks_common_intercept(self) -> bool:
+        """Whether steps find an intercept for those who have none, beside that of each client."""
+        return self.intercept_per_client and not (self.is_quadratic or self.coefficients_only)
 
     @property
     def n_intercepts(self) -> int:
@@ -168,6 +175,13 @@ class FitSettings:
         """Whether the sparsity or C is chosen by cross-validation."""
         return self.parameters.sparsity == "cv" or len(self.strengths) > 1
 
+    @property
+    def rounds(self) -> int:
+        """The most rounds on all rows: as given, or 20, and 10 where a sparsity or C is chosen."""
+        if self.parameters.rounds is not None:
+            return self.parameters.rounds
+        return 10 if self.is_cross_validated else 20
+
     def ridge(self, C: float) -> float:
         """Return the weight of half the squared norm of the slopes beside the mean loss."""
         return float(1 / (C * self.total_weight))
@@ -183,7 +197,9 @@ class FitSettings:
     @property
     def _least_ridge(self) -> float:
         """The smallest ridge of a path."""
-        return 0.0 if self.is_quadratic else _LEAST_SELECTION_RIDGE
+        if not self.is_quadratic:
+            return _LEAST_SELECTION_RIDGE
+        return _RIDGE_UNDER_MASKS if self.parameters.secure else 0.0
 
     @property
     def unpenalised(self) -> tuple[int, ...]:

@@ -229,7 +229,7 @@ class Separated(ValueError):
         self.in_part = in_part
 
 
-class _NewtonStep(NamedTuple):
+class NewtonStep(NamedTuple):
     """A step to the minimiser of a quadratic model, or what comes nearest to one.
 
     Attributes
@@ -285,9 +285,9 @@ class NewtonOnSupport(SupportSolver):
     -----
     With several steps, a step that raised the objective is halved, and a last exchange compares
     objectives. A round in which no halving was enough hands the half of the last step to the next.
-    Before the first step is halved, the zero model on the support is tried in its place, once: from
-    a point that ran away, where a loss has hardly any curvature, no step leads back, and from zero
-    Newton steps converge.
+    Before a step is halved for the second time, the zero model on the support is tried instead,
+    once: from a point that ran away, where a loss has hardly any curvature, no step leads back, and
+    from zero Newton steps converge.
 
     A softmax Hessian arrives with its mean curvature along the directions that change all classes
     of a feature alike, if these have no ridge. It has none of its own there, and no step moves
@@ -421,8 +421,8 @@ class NewtonOnSupport(SupportSolver):
 
         tried_zero = state.tried_zero or not x.any()
         if is_worse:
-            is_lost = True
-            if tried_zero:
+            is_lost = state.damping < 1  # half a step is tried before zero
+            if tried_zero or not is_lost:
                 state = replace(state, step=state.step / 2, damping=state.damping / 2)
         else:
             newton = self._newton_step(state.model, mean)
@@ -454,7 +454,7 @@ class NewtonOnSupport(SupportSolver):
         f = float(mean[-2]) if self.steps > 1 else 0.0
         return f + self.penalty(model)
 
-    def _newton_step(self, model: SparseModel, mean: Array) -> _NewtonStep:
+    def _newton_step(self, model: SparseModel, mean: Array) -> NewtonStep:
         """Return the step to the minimiser of the quadratic model.
 
         If there are several minimisers, one step goes to that of minimum norm, and several steps go
@@ -477,9 +477,9 @@ class NewtonOnSupport(SupportSolver):
             if not self.dictionary.is_orthonormal:
                 metric = self.dictionary.inner_products(model.support)
             step = solve_semidefinite(hessian, hessian @ x - gradient, metric) - x
-        return _NewtonStep(hessian, step, left=inner(x, hessian @ step + gradient))
+        return NewtonStep(hessian, step, left=inner(x, hessian @ step + gradient))
 
-    def _accepted(self, state: State, value: float, newton: _NewtonStep, is_lost: bool) -> State:
+    def _accepted(self, state: State, value: float, newton: NewtonStep, is_lost: bool) -> State:
         """Return the state with the model as the best so far, and the step to try from it."""
         x = state.model.values
         damping = state.damping if state.done == 0 else 1.0
@@ -555,7 +555,7 @@ def _refuse_separated_in_part(n_coefficients: int, share_back: float, share_ahea
         )
 
 
-def _fraction_moved(x: Array, newton: _NewtonStep, value: float) -> float:
+def _fraction_moved(x: Array, newton: NewtonStep, value: float) -> float:
     """Return the largest change of a coefficient by a step, as a fraction of the new coefficient.
 
     It is 0 if the step is rounding, and has no unit. The gain of the objective would not do: rows

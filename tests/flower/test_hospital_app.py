@@ -70,11 +70,11 @@ def table_without(folder, column):
     return path
 
 
-def test_fit_under_masks_has_the_coefficients_of_one_process_in_15_messages(folder):
+def test_fit_under_masks_has_the_coefficients_of_one_process_in_12_messages(folder):
     """The README says how many; the sums differ by the resolution of the masks."""
     grid = grid_of(folder)
     model = fit(grid)
-    assert len(grid.questions) == 15 * len(HOSPITALS)
+    assert len(grid.questions) == 12 * len(HOSPITALS)
     tables = [
         np.genfromtxt(folder / f"{name}.csv", delimiter=",", skip_header=1, dtype=str)
         for name in HOSPITALS
