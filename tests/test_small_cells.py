@@ -164,10 +164,12 @@ def test_a_group_with_few_rows_of_a_class_sends_no_pairs():
     model = CLASSIFIER("cv", n_folds=2, random_state=0)
     sent = sent_in(lambda: model.fit(X, y, groups))
     for client_id in range(4):
-        *_, (of_pairs, _) = sent[HeldOutPairs, client_id]
-        n_models = len(of_pairs) // 2
-        assert of_pairs[:n_models].any()
-        assert of_pairs[n_models:].any() == (client_id != 2)
+        *_, (numbers, _) = sent[HeldOutPairs, client_id]
+        # n losses, n^2 squares of differences, n pairs in order and all pairs
+        n_models = round(np.sqrt(len(numbers))) - 1
+        assert len(numbers) == (n_models + 1) ** 2
+        assert numbers[:n_models].any()
+        assert numbers[-n_models - 1 :].any() == (client_id != 2)
     of_resamples = sent_in(lambda: model.bootstrap(2, over="groups"))
     assert HeldOutPairs not in {kind for kind, _ in of_resamples}
 

@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from types import FrameType
 from typing import Any
@@ -116,16 +116,17 @@ def suppress_advice() -> Iterator[None]:
 
 
 @contextmanager
-def collect_warnings() -> Iterator[list[str]]:
-    """Collect messages in this context and thread, in worker processes too; suppress advice.
+def collect_warnings(*, with_advice: bool = False) -> Iterator[list[str]]:
+    """Collect messages in this context and thread, in worker processes too.
 
-    The caller says once what many repetitions of its work would say, at the line of its own caller.
+    The caller says once what many repetitions of its work would say, at the line of its own caller,
+    or where it prints. Advice is suppressed unless it is asked for.
     """
     before = _collected.get()
     messages: list[str] = []
     try:
         _collected.set(messages)
-        with suppress_advice():
+        with nullcontext() if with_advice else suppress_advice():
             yield messages
     finally:
         _collected.set(before)

@@ -6,12 +6,11 @@ import argparse
 import csv
 import io
 import sys
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .._support.warnings import suppress_advice
+from .._support.warnings import collect_warnings, suppress_advice
 from ..datasets.downloads import DOWNLOADS, data_folder, fetch
 from ..estimators.csv_tables import CsvTable, inert, is_number, read_csv
 
@@ -220,11 +219,10 @@ def _predictions(fitted: Any, X: Any, groups: list[str] | None) -> dict[str, Any
 
 def _warn_of_values(fitted: Any, X: Any) -> None:
     """Print which levels, and which gaps, the fit did not see, and what they count as."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with collect_warnings(with_advice=True) as messages:
         fitted.encoding_.transform(X, fitted.missing)
-    for warning in caught:
-        _warn(str(warning.message))
+    for message in messages:
+        _warn(message)
 
 
 def _warn(words: str) -> None:

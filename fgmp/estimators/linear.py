@@ -505,7 +505,7 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         sparsity counts by its best C. With relative weights of rows a number is relative to their
         sum, as in scikit-learn, and what ``"auto"`` and ``"cv"`` take is divided by their mean.
     rounds : int, optional
-        The most rounds, by default 20, and 10 where a sparsity or C is chosen. Within folds, and
+        The most rounds, by default 20, and five where a sparsity or C is chosen. Within folds, and
         where the rounds select all features anyway, they are five at most.
     tol : float, default 1e-2
         Rounds end earlier if three in a row improve the objective by less than this fraction. A

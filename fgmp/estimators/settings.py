@@ -177,10 +177,10 @@ class FitSettings:
 
     @property
     def rounds(self) -> int:
-        """The most rounds on all rows: as given, or 20, and 10 where a sparsity or C is chosen."""
+        """The most rounds on all rows: as given, or 20, and 5 where a sparsity or C is chosen."""
         if self.parameters.rounds is not None:
             return self.parameters.rounds
-        return 10 if self.is_cross_validated else 20
+        return 5 if self.is_cross_validated else 20
 
     def ridge(self, C: float) -> float:
         """Return the weight of half the squared norm of the slopes beside the mean loss."""

@@ -11,7 +11,7 @@ from in_process_grid import InProcessGrid
 import fgmp
 from fgmp.estimators.client_sums import HeldOutLosses
 from fgmp.estimators.encoding import plan_of
-from fgmp.estimators.performance_sums import PooledPerformance
+from fgmp.estimators.performance_sums import HeldOutPairs, PooledPerformance
 from fgmp.flower import bootstrap_over, fit_over, fitting, performance_over, table_app
 
 pytestmark = pytest.mark.filterwarnings("ignore:the rounds ran out", "ignore::fgmp.AdviceWarning")
@@ -274,7 +274,7 @@ def test_site_decides_on_the_smallest_cell():
         table_app(lambda context, columns: None, min_rows=0)
 
 
-@pytest.mark.parametrize("kind", [HeldOutLosses, PooledPerformance])
+@pytest.mark.parametrize("kind", [HeldOutLosses, HeldOutPairs, PooledPerformance])
 def test_question_with_a_smaller_min_rows_has_no_answer(kind, monkeypatch):
     """Even if the settings of the server say more: folds, and measures of few rows of a class."""
     honest = kind.__init__
@@ -290,8 +290,10 @@ def test_question_with_a_smaller_min_rows_has_no_answer(kind, monkeypatch):
     with pytest.raises(RuntimeError, match=f"no site answered {kind.__name__}"):
         if kind is PooledPerformance:
             performance_over(model, grid_of(X, y), 3, by="all", report=lambda line: None)
-        else:
-            fit_over_grid(CLASSIFIER("cv", n_folds=2, random_state=0), X, y, grid_of(X, y))
+        else:  # of two classes pairs are counted, too
+            classes = y if kind is HeldOutPairs else CLASSES
+            model = CLASSIFIER("cv", n_folds=2, random_state=0)
+            fit_over_grid(model, X, classes, grid_of(X, classes))
 
 
 HOSTILE_LEVELS = [
