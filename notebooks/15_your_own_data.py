@@ -185,8 +185,8 @@ print("ill where restecg is missing:", y[table["restecg"].isna()])
 # %%
 bootstrap = model.bootstrap(n_resamples, over="rows", random_state=seed)
 bootstrap.plot(most=28)
-again = np.sum(bootstrap.inclusion[model.support_] >= 0.5) // 5 * 5  # a resample may be a tie
-print(f"at least {again} of {len(model.support_)} columns of the model are in at least half of the resamples")
+again = np.sum(bootstrap.inclusion[model.support_] >= 2 / 3)
+print(f"{again} of {len(model.support_)} columns of the model are in at least two thirds of the resamples")
 
 # %% [markdown]
 # The choice of all features is not sure: about half of the resamples do without blood pressure and ECG at rest

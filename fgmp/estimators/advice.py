@@ -166,7 +166,7 @@ def advise_on_fit(model: LinearModel, fitted: FittedModel, settings: FitSettings
         )
     if fitted.unusual:
         advise_once("units", _words_on_units(model, fitted.unusual))
-    warn_of_rounds(model, fitted, settings.rounds)
+    warn_of_rounds(model, fitted, settings)
     if not len(model.support_):
         why = "none that was tried lowers the loss on all rows"
         if model.sparsity == "cv" and fitted.sparsity == 0:
@@ -221,9 +221,14 @@ def _words_on_units(model: LinearModel, unusual: Sequence[UnusualColumn]) -> str
     )
 
 
-def warn_of_rounds(model: FitParameters, fitted: FittedModel, rounds: int) -> None:
-    """Warn if the last of all rounds still lowered the objective by much."""
-    if fitted.n_rounds != rounds or rounds == 1:
+def warn_of_rounds(model: FitParameters, fitted: FittedModel, settings: FitSettings) -> None:
+    """Warn if the last of all rounds still lowered the objective by much.
+
+    A choice has few rounds by default, as many as in its folds; of these nothing is said.
+    """
+    rounds = settings.rounds
+    is_by_default = model.rounds is None and settings.is_cross_validated
+    if fitted.n_rounds != rounds or rounds == 1 or is_by_default:
         return
     objective = fitted.history.get("objective", np.zeros(1))[: fitted.n_rounds + 1]
     total_gain = objective[0] - objective[-1]

@@ -406,7 +406,7 @@ def _refit(
     with errors_in_words(model, settings), collect_warnings() as messages:
         session = Session(clients, settings, seed, None, report)
         fitted = fit_model(session, grid_of(model, settings))
-        warn_of_rounds(model, fitted, settings.rounds)
+        warn_of_rounds(model, fitted, settings)
     coef = fitted.table.reshape(len(fitted.table), -1)[1:].T.copy()
     return Refit(coef, messages)
 
