@@ -39,7 +39,9 @@ _NEGLIGIBLE = 1e-9
 class NewtonSteps(NewtonOnSupport):
     """`NewtonOnSupport` with one exchange in a round: a callback may end it after any of them.
 
-    A step has the `newton_length` that follows from the last one, without further sums.
+    With a ridge a step has the `newton_length` that follows from the last one, without further
+    sums. Without one, classes may be separated: longer steps would reach the flat end of the loss
+    before anything shows it.
     """
 
     def exchanges(self) -> Sequence[Exchange]:
@@ -49,7 +51,7 @@ class NewtonSteps(NewtonOnSupport):
     def _accepted(self, state: State, value: float, newton: NewtonStep, is_lost: bool) -> State:
         """Return the state with the model as the best so far, and the step to try from it."""
         after = super()._accepted(state, value, newton, is_lost)
-        if state.best is None or state.curvature is None:
+        if self.ridge == 0 or state.best is None or state.curvature is None:
             return after
         moved = state.model.values - state.best.values
         length = newton_length(moved, state.curvature, newton.hessian, after.step)
