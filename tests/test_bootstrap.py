@@ -282,3 +282,19 @@ def test_the_number_of_processes_changes_no_bit_and_the_repr_is_short():
     rows = [model.bootstrap(3, "rows", random_state=0, n_jobs=n_jobs).coef for n_jobs in (None, 2)]
     np.testing.assert_array_equal(*rows)
     assert len(repr(one)) < 120 and repr(one).startswith("Bootstrap(4 resamples of only 6 groups, ")
+
+
+def test_resamples_in_which_classes_are_separated_are_left_out_and_counted():
+    """Those without a row of the rare feature against it; a fit to the rows of each says so."""
+    rng = np.random.default_rng(1)
+    X = np.column_stack([rng.standard_normal(400), np.zeros(400)])
+    y = X[:, 0] + rng.logistic(size=400) > 0
+    X[[*np.flatnonzero(y)[:5], *np.flatnonzero(~y)[:2]], 1] = 1
+    model = fgmp.FedGradMPClassifier("all", C=np.inf).fit(X, y, groups=np.arange(400) % 4)
+    with pytest.warns(UserWarning, match="resamples have no finite model, because classes are"):
+        bootstrap = model.bootstrap(20, over="rows", random_state=0)
+    assert bootstrap.n_separated + len(bootstrap.coef) == 20
+    assert 0 < bootstrap.n_separated < 10
+    assert np.isfinite(bootstrap.coef).all() and abs(bootstrap.coef).max() < 20
+    assert bootstrap.note.startswith(f"{bootstrap.n_separated} more resamples have no finite model")
+    assert bootstrap.note in bootstrap._repr_html_()

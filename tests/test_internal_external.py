@@ -378,3 +378,35 @@ def test_picture_has_each_interval_of_the_tables(validation):
     legend = [text.get_text() for text in axes[0].get_legend().get_texts()]
     assert legend == ["sparsity=cv", "sparsity=all"]
     plt.close("all")
+
+
+def test_both_models_are_summarised_at_the_same_groups():
+    """A group at which the AUC of one model is 1, without an error, is in no mean, and a note."""
+    rng = np.random.default_rng(0)
+    groups = rng.integers(6, size=600)
+    X = rng.standard_normal((600, 3))
+    y = X[:, 0] + 0.7 * rng.logistic(size=600) > 0
+    y[groups == 5] = X[groups == 5, 0] > 0
+    validation = fgmp.FedGradMPClassifier(1, C=np.inf).validate(X, y, groups)
+    columns, overall = validation.columns, validation.overall
+    assert columns["auc"][-2] == 1 > columns["auc"][-1]
+    is_auc = overall["measure"] == "auc"
+    assert overall["n_groups"][is_auc].tolist() == [5, 5, 5]
+    difference = (columns["auc"][1:-2:2] - columns["auc"][:-2:2]).mean()
+    assert np.isclose(overall["mean"][is_auc][-1], difference)
+    assert "as an AUC of 0 or 1, are in no mean" in str(validation)
+    is_intercept = overall["measure"] == "intercept"
+    assert overall["n_groups"][is_intercept].tolist() == [6, 6]
+
+
+def test_error_of_a_fit_says_of_which_model_and_groups_it_is():
+    """Here the rows of the dense model are separated by a column that the other does not take."""
+    X = np.random.default_rng(0).standard_normal((120, 2))
+    y = np.arange(120) % 2
+    X[:, 0] += y
+    X[:, 1] = (y == 1) & (np.arange(120) % 3 == 0)
+    model = fgmp.FedGradMPClassifier(1, C=np.inf)
+    with pytest.raises(ValueError, match="separated in part") as caught:
+        model.validate(X, y, np.arange(120) // 2 % 3)
+    (note,) = caught.value.__notes__
+    assert note == "This is the model with sparsity=all without ['0']; dense=False does without it."

@@ -20,6 +20,7 @@ from .._support.progress import PATIENCE
 from .._support.validation import check_bool, check_integer, check_number, check_option
 from .._support.warnings import collect_warnings, warn_user
 from ..recording import Run
+from ..shared_support.newton import Separated
 from ..sparse_model import Array, IndexArray
 from .advice import errors_in_words, warn_of_rounds
 from .clients import FitClients
@@ -54,6 +55,9 @@ class Bootstrap:
         How many groups were drawn from; None if rows were drawn.
     has_chosen_again : bool or None
         Whether each resample has chosen its sparsity, or C, again; None if the fit chose neither.
+    n_separated : int
+        How many more resamples have no finite model, because classes are separated in them and C is
+        infinite. They are left out.
 
     Examples
     --------
@@ -70,9 +74,10 @@ class Bootstrap:
     names: tuple[str, ...]
     n_drawn: int | None = None
     has_chosen_again: bool | None = None
+    n_separated: int = 0
 
     def __repr__(self) -> str:
-        drawn = f" of only {self.n_drawn} groups" if self.note else ""
+        drawn = f" of only {self.n_drawn} groups" if self._has_few_groups else ""
         shares = facts_in_words(self._shares(5)) or "no feature in any"
         return f"Bootstrap({len(self.coef)} resamples{drawn}{self._choice}, {shares})"
 
@@ -100,15 +105,25 @@ class Bootstrap:
         return words
 
     @property
+    def _has_few_groups(self) -> bool:
+        return self.n_drawn is not None and self.n_drawn < FEW_GROUPS_TO_DRAW
+
+    @property
     def note(self) -> str:
-        """What few groups make of shares and intervals, or ""."""
-        if self.n_drawn is None or self.n_drawn >= FEW_GROUPS_TO_DRAW:
-            return ""
-        n_samples = math.comb(2 * self.n_drawn - 1, self.n_drawn)
-        return (
-            f"Drawn from {self.n_drawn} groups, of which there are {n_samples:,} different "
-            "samples: shares and intervals are rough, and intervals too narrow on average."
-        )
+        """What few groups, or resamples without a model, make of shares and intervals, or ""."""
+        notes = []
+        if self.n_drawn is not None and self._has_few_groups:
+            n_samples = math.comb(2 * self.n_drawn - 1, self.n_drawn)
+            notes.append(
+                f"Drawn from {self.n_drawn} groups, of which there are {n_samples:,} different "
+                "samples: shares and intervals are rough, and intervals too narrow on average."
+            )
+        if self.n_separated:
+            notes.append(
+                f"{self.n_separated} more resamples have no finite model, because classes are "
+                "separated in them: shares and intervals are without these."
+            )
+        return " ".join(notes)
 
     @property
     def inclusion(self) -> Array:
@@ -181,9 +196,12 @@ class Draw(NamedTuple):
 
 
 class Refit(NamedTuple):
-    """What the fit to a resample leaves: coefficients, and the messages of its warnings."""
+    """What the fit to a resample leaves: coefficients, and the messages of its warnings.
 
-    coef: Array
+    There are no coefficients if the classes are separated, and C is infinite.
+    """
+
+    coef: Array | None
     messages: list[str]
 
 
@@ -295,9 +313,17 @@ def _bootstrap_of(
             ConvergenceWarning,
         )
     names = tuple(names_of_features(model))
-    coef = np.array([refit.coef for refit in refits])
+    coef = np.array([refit.coef for refit in refits if refit.coef is not None])
+    n_separated = len(refits) - len(coef)
+    if n_separated:
+        words = f"{n_separated} of {len(refits)} resamples have no finite model, because classes "
+        remedy = f"are separated in them and C is {resample.C!r}; a finite C gives them one"
+        if not len(coef):
+            raise ValueError(words + remedy)
+        warn_user(f"{words}{remedy}. They are left out", ConvergenceWarning)
     has_chosen_again = _is_choice(resample) if _tried(model) else None
-    return Bootstrap(coef, np.atleast_2d(model.coef_), names, n_drawn, has_chosen_again)
+    estimate = np.atleast_2d(model.coef_)
+    return Bootstrap(coef, estimate, names, n_drawn, has_chosen_again, n_separated)
 
 
 def check_training_data(model: LinearModel, remedy: str) -> None:
@@ -405,7 +431,10 @@ def _refit(
     settings = replace(settings_of(model, clients), coefficients_only=True)
     with errors_in_words(model, settings), collect_warnings() as messages:
         session = Session(clients, settings, seed, None, report)
-        fitted = fit_model(session, grid_of(model, settings))
+        try:
+            fitted = fit_model(session, grid_of(model, settings))
+        except Separated:
+            return Refit(None, messages)
         warn_of_rounds(model, fitted, settings)
     coef = fitted.table.reshape(len(fitted.table), -1)[1:].T.copy()
     return Refit(coef, messages)

@@ -9,7 +9,8 @@ Research 27, 2018).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from .fitted import LinearModel, n_features_of
 from .folds import deal_clients
 from .groups import encode_groups, group_of_each_row
 from .inputs import weights_of_rows
-from .meta_analysis import RandomEffects, random_effects
+from .meta_analysis import RandomEffects, has_measure, random_effects
 from .performance import (
     Performance,
     by_question,
@@ -60,8 +61,9 @@ class Validation(Performance):
         groups, and ``i2``, its share of the variance, with that of a typical error; and
         ``new_lower`` to ``new_upper``, the interval of 95 % for a new group, with quantiles of t
         for two degrees of freedom less than groups. Those of an AUC are of its log-odds, as tau is.
-        R2 and D2 have no standard errors, so that theirs is the plain mean. The last line is the
-        difference between the two models at the same groups.
+        R2 and D2 have no standard errors, so that theirs is the plain mean. All lines of a measure
+        are of the groups where both models have it, with an error above zero. The last line is the
+        plain mean of the difference between the two models at these.
     title, notes, exchanges, facts
         As in `Performance`; the exchanges are those of all fits.
 
@@ -214,7 +216,8 @@ def validate_groups(
         for name, estimator in reversed(estimators.items()):  # a dense one is refused at once
             fits = []
             for is_left_out in sets:
-                fitted = refit(estimator, ~is_left_out)
+                with _named(name, names, is_left_out):
+                    fitted = refit(estimator, ~is_left_out)
                 # Groups of the fit are measured too, unless masks hide what is of one group.
                 performance = measure(fitted, is_left_out | (not model.secure), by)
                 fits.append(_Fit(fitted, performance, is_left_out))
@@ -237,7 +240,7 @@ def validate_groups(
     return Validation(
         columns,
         about,
-        _notes(fits[-1].performance, overall, n_hidden + n_small, model.min_rows),
+        _notes(fits[-1].performance, columns, overall, n_hidden + n_small, model.min_rows),
         sent,
         (("validation of", about), *facts[1:]),
         overall,
@@ -285,6 +288,18 @@ def _lines_of_model(sparsity: str, fits: Sequence[_Fit], names: Sequence[Any]) -
     }
 
 
+@contextmanager
+def _named(name: str, names: Sequence[Any], is_left_out: Array) -> Iterator[None]:
+    """Add to an error which of the models it is about."""
+    try:
+        yield
+    except ValueError as error:
+        without = [str(name) for name, is_out in zip(names, is_left_out, strict=True) if is_out]
+        remedy = "; dense=False does without it" if name == "all" else ""
+        error.add_note(f"This is the model with sparsity={name} without {without}{remedy}.")
+        raise
+
+
 def _shown(columns: dict[str, Array]) -> tuple[dict[str, Array], int]:
     """Return the lines by group, without those that have no measure, and how many groups these are.
 
@@ -305,13 +320,15 @@ def _overall(columns: dict[str, Array], models: Sequence[str]) -> dict[str, Arra
         errors = columns.get(f"{measure}_se")
         for label in dict.fromkeys(classes):
             lines_of = [(columns["sparsity"] == model) & (classes == label) for model in models]
-            for model, at in zip(models, lines_of, strict=True):
-                of_values = _summary(
-                    measure, columns[measure][at], errors if errors is None else errors[at]
-                )
-                lines.append((measure, model, label, *of_values))
+            values = [columns[measure][at] for at in lines_of]
+            errors_of = [None if errors is None else errors[at] for at in lines_of]
+            # All models at the same groups: a mean without the best group of one says nothing.
+            exists = np.logical_and.reduce(list(map(has_measure, values, errors_of)))
+            values = [np.where(exists, of_model, np.nan) for of_model in values]
+            for model, *of_model in zip(models, values, errors_of, strict=True):
+                lines.append((measure, model, label, *_summary(measure, *of_model)))
             if measure == main and len(models) > 1:
-                own, dense = (columns[measure][at] for at in lines_of)
+                own, dense = values
                 name = f"{models[1]} - {models[0]}"
                 lines.append((measure, name, label, *random_effects(dense - own, None)))
     keys = ("measure", "sparsity", "class", *RandomEffects._fields)
@@ -331,7 +348,11 @@ def _summary(measure: str, values: Array, errors: Array | None) -> RandomEffects
 
 
 def _notes(
-    performance: Performance, overall: dict[str, Array], n_hidden: int, min_rows: int
+    performance: Performance,
+    columns: dict[str, Array],
+    overall: dict[str, Array],
+    n_hidden: int,
+    min_rows: int,
 ) -> tuple[str, ...]:
     """Return how the two tables are to be read."""
     notes = [
@@ -339,14 +360,24 @@ def _notes(
         "in sample: the same measure of the same group, averaged over the fits that it was part "
         "of. It is too kind.",
         "mean, low and high: random effects over the groups (Paule-Mandel), with a 95 % interval "
-        "(Hartung-Knapp); new: 95 % prediction interval for a new group, of t with k-2 degrees of "
-        "freedom for k groups; tau: deviation between groups; I2: tau^2 over tau^2 and the "
-        "variance of a typical error (Higgins and Thompson).",
+        "(Hartung-Knapp, never shorter than by the errors alone); new: 95 % prediction interval "
+        "for a new group, of t with k-2 degrees of freedom for k groups; tau: deviation between "
+        "groups; I2: tau^2 over tau^2 and the variance of a typical error (Higgins and Thompson).",
     ]
     if "auc" in overall["measure"]:
         notes[-1] += " Of an AUC they are of its log-odds, as tau is."
     else:
         notes[-1] += " R2 and D2 have no errors: theirs is the plain mean of the groups."
+    if len(set(overall["sparsity"])) > 1:
+        notes.append(
+            "The line with a minus is the plain mean of the differences at each group, in the "
+            "units of the measure, with the interval of t with k-1 degrees of freedom."
+        )
+    if overall["n_groups"].min() < len(set(columns["group"])):
+        notes.append(
+            "Groups at which a measure of one of the models has no standard error, as an AUC of 0 "
+            "or 1, are in no mean of this measure."
+        )
     if n_hidden:
         notes.append(
             f"Not shown: {n_hidden} groups, with fewer than min_rows={min_rows} rows, or rows of a "

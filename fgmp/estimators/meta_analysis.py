@@ -49,6 +49,14 @@ class RandomEffects(NamedTuple):
     new_upper: float
 
 
+def has_measure(values: Array, errors: Array | None) -> Array:
+    """Return which groups have a finite value, with an error above zero if there are errors."""
+    exists = np.isfinite(values)
+    if errors is None:
+        return exists
+    return exists & np.isfinite(errors) & (errors > 0)
+
+
 def random_effects(values: Array, errors: Array | None) -> RandomEffects:
     """Return the summary of the measures of several groups.
 
@@ -60,9 +68,7 @@ def random_effects(values: Array, errors: Array | None) -> RandomEffects:
         Standard errors. Without them the mean is that of the values, and nothing tells what of
         their spread is chance.
     """
-    exists = np.isfinite(values)
-    if errors is not None:
-        exists &= np.isfinite(errors) & (errors > 0)
+    exists = has_measure(values, errors)
     y = values[exists]
     n_groups = len(y)
     if n_groups < 2:
