@@ -1068,18 +1068,19 @@ def take_gradient_steps(
 def inexact_pursuit(has_line_search: bool) -> Callable[..., None]:
     """Return the loop that runs Algorithm 2 at each client, with `GradientDescent` or with `SGD`.
 
-    Of the two solvers Numba compiles that of the loop only. The parameters of a loop are
+    Parameters
+    ----------
+    has_line_search : bool
+        Whether the solver is `GradientDescent`. Numba compiles the steps of this solver only.
 
-    first, last, data, stream, task
-        As in `cohort_pursuit`. A client's count stays 0 if a gradient or a model is not finite, or
-        if atoms are dependent.
-    objective : Objective
-    radius : float
-        R, or infinity.
-    n_outputs : int
-        C.
-    steps, learning_rate, step_batch_size : int, float, int
-        Of the solver; a batch size of 0 is all rows. A line search has no rate and takes all rows.
+    Returns
+    -------
+    callable
+        Its parameters `first`, `last`, `data`, `stream` and `task` are as in `cohort_pursuit`; a
+        client's count stays 0 if a gradient or a model is not finite, or if atoms are dependent.
+        Then come an `Objective`; `radius`, R or infinity; `n_outputs`, C; and of the solver
+        `steps`, `learning_rate` and `step_batch_size`, which is 0 for all rows. A line search has
+        no rate, and takes all rows.
     """
 
     def cohort_inexact_pursuit(
