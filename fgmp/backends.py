@@ -51,8 +51,9 @@ def backend(name: str) -> Iterator[None]:
         which a debugger can step through. "auto", which is the default: "reference" for a short
         run, for which it would take longer to compile a kernel the first time, else "compiled". A
         run is short if its clients take at most 500 local iterations in all its rounds together,
-        and read at most ten million numbers of their rows in these. The numbers are the same but
-        for rounding. `Result.backend` says what was used, and `Result.fallbacks` why.
+        and read at most ten million numbers of their rows in these; with noise no run is, because
+        numbers of rows are data. The numbers are the same but for rounding. `Result.backend` says
+        what was used, and `Result.fallbacks` why.
 
     Raises
     ------
@@ -170,7 +171,7 @@ def is_short_run(method: Any, info: ProblemInfo, rounds: int, cohort_size: int) 
     return iterations <= _FEW_ITERATIONS and iterations * numbers_of_client <= _FEW_NUMBERS
 
 
-def find_kernel(client_update: Any, federation: Federation, is_short: bool = False) -> Kernel | str:
+def find_kernel(client_update: Any, federation: Federation, is_short: bool) -> Kernel | str:
     """Return the kernel for the client's part of an exchange, or the reason why there is none.
 
     `is_short` is that of `is_short_run`.

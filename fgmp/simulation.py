@@ -351,7 +351,8 @@ def _prepared_run(
     streams = Streams(check_seed("rng", rng), drawn=rng is None)
     start = method.start(info) if state is None else state
     progress = Progress(0, start, time.perf_counter() - began)
-    is_short = is_short_run(method, transport.info, rounds, cohort_size)
+    # By what may be known: under noise numbers of rows are data, and no run is short.
+    is_short = is_short_run(method, info, rounds, cohort_size)
     return Run(
         method, transport, streams, aggregator, cohort_size, rounds, history, progress, is_short
     )

@@ -17,6 +17,7 @@ from malformed_updates import not_finite, wrong_shape
 from scipy.stats import kstest, norm
 
 import fgmp
+from fgmp import backends
 from fgmp.data import Client, ProblemInfo
 from fgmp.method import Call, Streams
 from fgmp.privacy.noise import CalibratedNoise, spent
@@ -303,6 +304,23 @@ def test_private_fit_does_not_depend_on_numbers_of_rows():
         seen.append((model.groups_.tolist(), [str(each.message) for each in caught]))
     assert seen[0] == seen[1]
     assert len(seen[0][0]) == 21
+
+
+def test_backend_of_a_private_run_does_not_depend_on_numbers_of_rows(monkeypatch):
+    """A run without noise is short, or not, by the rows of one client; a run with noise never is."""
+    pytest.importorskip("numba")
+    monkeypatch.setattr(backends, "_FEW_ITERATIONS", 500)  # as for users; other tests have -1
+    monkeypatch.setattr(backends, "_FEW_NUMBERS", 1e4)
+    method = fgmp.FedAvg(learning_rate=0.01)
+    seen = {None: [], "noise": []}
+    for n_rows in (20, 2000):
+        As = [np.eye(20)] * 4 + [np.ones((n_rows, 20))]
+        federation = fgmp.Federation.from_arrays(As, [A[:, 0] for A in As])
+        for name, options in zip(seen, ({}, {"aggregator": insecure_noise(2.0, 1.0)}), strict=True):
+            result = fgmp.simulate(method, federation, 3, rng=0, **options)
+            seen[name].append((result.backend, dict(result.fallbacks)))
+    assert seen[None] == [("reference", {"short run": 15}), ("compiled", {})]
+    assert seen["noise"] == [("compiled", {}), ("compiled", {})]
 
 
 ADDITIVE = {

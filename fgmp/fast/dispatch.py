@@ -63,6 +63,24 @@ if hasattr(os, "register_at_fork"):  # a child process has none of its parent's 
     os.register_at_fork(after_in_child=_thread_pool.cache_clear)
 
 
+# What kernels ask of the rows.
+
+
+def _selects_entries_of_dense_rows(method: FedGradMP | Baseline, federation: Federation) -> bool:
+    """Return whether each output's entries are selected alone, and the rows are one array."""
+    return (
+        type(method.selection) is PerOutput
+        and not method.selection.always_include
+        and _has_dense_rows(federation)
+    )
+
+
+def _has_dense_rows(federation: Federation) -> bool:
+    """Return whether the rows of all clients are one dense array, a row after the other."""
+    features = federation.features
+    return isinstance(features, np.ndarray) and features.flags.c_contiguous
+
+
 # FedGradMP: Algorithm 1.
 
 
@@ -288,6 +306,15 @@ def _descend(
     return KernelUpdates(DenseModels(values))
 
 
+for _client_update, _steps, _descent_of in _DESCENTS:
+    kernel(
+        _client_update,
+        steps=_steps,
+        losses=_LABELS_AND_NUMBERS,
+        when=_selects_entries_of_dense_rows,
+    )(partial(_descend, _descent_of))
+
+
 def _row_products(federation: Federation, derived: Derived, method: Baseline) -> Array:
     """Return A_i A_i' of all clients, shape (M, most rows), or (0, 0) if that saves no work.
 
@@ -309,30 +336,6 @@ def _row_products(federation: Federation, derived: Derived, method: Baseline) ->
 
 
 # What all kernels share.
-
-
-def _selects_entries_of_dense_rows(method: FedGradMP | Baseline, federation: Federation) -> bool:
-    """Return whether each output's entries are selected alone, and the rows are one array."""
-    return (
-        type(method.selection) is PerOutput
-        and not method.selection.always_include
-        and _has_dense_rows(federation)
-    )
-
-
-def _has_dense_rows(federation: Federation) -> bool:
-    """Return whether the rows of all clients are one dense array, a row after the other."""
-    features = federation.features
-    return isinstance(features, np.ndarray) and features.flags.c_contiguous
-
-
-for _client_update, _steps, _descent_of in _DESCENTS:
-    kernel(
-        _client_update,
-        steps=_steps,
-        losses=_LABELS_AND_NUMBERS,
-        when=_selects_entries_of_dense_rows,
-    )(partial(_descend, _descent_of))
 
 
 def _run_loop(
