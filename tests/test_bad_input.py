@@ -307,6 +307,9 @@ ESTIMATORS = {
     r"^X contains infinity in the columns \['v'\]; expected finite numbers$": lambda: fit(
         X=COLUMNS.assign(v=changed(Y, 2, np.inf))
     ),
+    r"^X contains infinity in the columns \['y'\]; expected finite": lambda: fit(
+        X=COLUMNS.assign(y=np.inf, u=-1e200)
+    ),
     r"^X contains infinity in the columns \[4\]; expected finite": lambda: fit(
         X=sparse.csr_array(changed(X, (2, 4), np.inf))
     ),

@@ -410,3 +410,8 @@ def test_error_of_a_fit_says_of_which_model_and_groups_it_is():
         model.validate(X, y, np.arange(120) // 2 % 3)
     (note,) = caught.value.__notes__
     assert note == "This is the model with sparsity=all without ['0']; dense=False does without it."
+    with pytest.raises(ValueError, match="separated in part") as caught:
+        fgmp.FedGradMPClassifier("all", C=np.inf).validate(
+            X, y, np.arange(120) // 2 % 3, dense=False
+        )
+    assert caught.value.__notes__ == ["This is the model with sparsity=all without ['0']."]

@@ -221,9 +221,10 @@ def bootstrap_rows(
     is_of_groups = over == "groups"
     least = _fewest_clients(resample, len(model.groups_)) if is_of_groups else 1
     classes = getattr(model, "classes_", ())
+    y = np.asarray(data.y)
 
     def draw(rng: np.random.RandomState) -> Array:
-        return draw_counts(np.asarray(data.y), data.codes, over, classes, rng, least)
+        return draw_counts(y, data.codes, over, classes, rng, least)
 
     draws = _draws(model, n_resamples, random_state, draw, is_of_groups)
     if is_of_groups:
@@ -473,16 +474,16 @@ def draw_counts(
     ValueError
         If 100 draws in a row missed a class.
     """
-    n_groups = codes.max() + 1
+    order = np.argsort(codes, kind="stable")
+    sizes = np.bincount(codes[codes >= 0]).tolist()
+    rows_by_group = order[len(codes) - sum(sizes) :]  # rows without a group come first
     for _ in range(_MAX_DRAWS):
         if over == "groups":
-            counts = draw_multiplicities(n_groups, rng, least)
+            counts = draw_multiplicities(len(sizes), rng, least)
             is_drawn = np.isin(codes, np.flatnonzero(counts))
         else:
             counts = np.zeros(len(codes), np.intp)
-            for group in range(n_groups):
-                is_own = codes == group
-                counts[is_own] = draw_multiplicities(int(is_own.sum()), rng)
+            counts[rows_by_group] = np.concatenate([draw_multiplicities(n, rng) for n in sizes])
             is_drawn = counts > 0
         if np.isin(classes, y[is_drawn]).all():
             return counts

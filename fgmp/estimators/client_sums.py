@@ -333,7 +333,7 @@ class HeldOutLosses(ClientSums):
     seed, min_rows : int
         Of folds of rows, as in `fgmp.estimators.clients.Fold`.
     client_folds : tuple of int
-        The fold of each client; empty if clients hold out rows.
+        The fold of each client by its id, as in `GroupFold`; empty if clients hold out rows.
     intercept_per_client : bool
         Whether the intercept is the best one of the rows of a client that train, if any do.
     share : float
@@ -367,9 +367,17 @@ class HeldOutLosses(ClientSums):
 
         A client that holds out nothing returns zeros.
         """
-        losses, weights = self._losses_of_rows(client, message)
+        (losses,), weights = self.of_held_out_rows(client, message, self.loss_in_unit)
+        return self.means_of(losses, weights)
+
+    def means_of(self, losses: Array, weights: Array) -> Array:
+        """Return the sum of a client from the losses of its rows, shape (n_rows, n_models)."""
         squares = [weights @ (losses - losses[:, [j]]) ** 2 for j in range(self.n_models)]
         return np.vstack([weights @ losses, *squares])
+
+    def loss_in_unit(self, loss: Loss, predictions: Array, targets: Array) -> Array:
+        """Return the loss of each row."""
+        return np.asarray(loss.values(predictions, targets) / self.unit)
 
     def scores(self, sums: Array) -> tuple[Array, Array]:
         """Return the mean losses, and the variances of their differences from the smallest one."""
@@ -378,30 +386,25 @@ class HeldOutLosses(ClientSums):
         variances = squares[best] - (losses - losses[best]) ** 2
         return losses, np.maximum(variances, 0)
 
-    def _losses_of_rows(self, client: Client, models: State) -> tuple[Array, Array]:
-        """Return the loss of each model on each row that is held out, and weights of these rows."""
-        return self.of_held_out_rows(
-            client, models, lambda loss, z, y: loss.values(z, y) / self.unit
-        )
-
     def of_held_out_rows(
-        self, client: Client, models: State, number: Callable[[Loss, Array, Array], Array]
-    ) -> tuple[Array, Array]:
-        """Return a number of each model on each row that is held out, and weights of these rows.
+        self, client: Client, models: State, *numbers: Callable[[Loss, Array, Array], Array]
+    ) -> tuple[list[Array], Array]:
+        """Return numbers of each model on each row that is held out, and weights of these rows.
 
         Parameters
         ----------
         client : Client
         models : tuple
             The message, without results.
-        number : callable (loss, predictions, targets) -> ndarray, shape (n_rows,)
+        *numbers : callable (loss, predictions, targets) -> ndarray, shape (n_rows,)
+            For each of them the result has an array of shape (n_rows, n_models).
         """
         intercepts, *coefficients = models
         split = split_weights(client)
         targets, weights, loss = split
         folds = self._folds_of(client, targets)
 
-        numbers = np.zeros((len(targets), self.n_models))
+        found = np.zeros((len(numbers), len(targets), self.n_models))
         for index, (model, intercept) in enumerate(zip(coefficients, intercepts, strict=True)):
             fold, column = divmod(index, self.n_models)
             is_out = folds == fold
@@ -411,10 +414,11 @@ class HeldOutLosses(ClientSums):
             if self.intercept_per_client and not is_out.all():
                 training = split.take(~is_out)
                 predictions = predictions + training.best_intercept(predictions[~is_out])
-            numbers[is_out, column] = number(loss, predictions[is_out], targets[is_out])
+            for one, number in zip(found, numbers, strict=True):
+                one[is_out, column] = number(loss, predictions[is_out], targets[is_out])
 
         holds_out = folds >= 0
-        return numbers[holds_out], weights[holds_out] / len(targets)
+        return [one[holds_out] for one in found], weights[holds_out] / len(targets)
 
     def _folds_of(self, client: Client, targets: Array) -> IndexArray:
         """Return the fold of each row of a client; -1 if it holds out none."""

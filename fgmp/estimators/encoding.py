@@ -84,7 +84,7 @@ class RawTable(NamedTuple):
         return np.column_stack([missing_in(column) for column in self.columns])
 
     def numbers(self) -> Array:
-        """Return the numbers, zero where one is missing and in categories, as `is_missing` does."""
+        """Return the numbers, shape (n_rows, n_variables), zero if missing or of a category."""
         return np.column_stack(
             [
                 np.zeros(len(column)) if is_category(column) else np.nan_to_num(column, nan=0.0)
@@ -103,9 +103,10 @@ class RawTable(NamedTuple):
         """Return which columns of numbers may be codes of kinds: a few distinct whole numbers."""
         found = np.zeros(len(self.columns), bool)
         for index, column in enumerate(self.columns):
+            if is_category(column):
+                continue
             known = column[~missing_in(column)]
-            # Most columns are measurements, and are not sorted.
-            if not is_category(column) and (known % 1 == 0).all():
+            if (known % 1 == 0).all():  # most columns are measurements, and are not sorted
                 found[index] = _LEAST_CODES <= len(np.unique(known)) <= _MOST_CODES
         return found
 
@@ -488,7 +489,7 @@ class EncodingPlan:
 
     def check_levels(self, table: RawTable) -> None:
         """Raise a ValueError if levels were given and a row has another."""
-        occurring = table.levels()
+        occurring = table.levels() if self.levels else {}
         for index, given in self.levels.items():
             strange = sorted(set(occurring[index]) - set(given))
             if strange:

@@ -28,7 +28,6 @@ from .newton_steps import first_steps
 from .own_intercepts import common_intercept, intercepts_by_newton
 from .refit import RefittedModel, intercepts_from_means, refit_model, with_total_costs
 from .selection_path import (
-    FOLD_ROUNDS,
     EliminationPath,
     InitialSize,
     SelectedFeatures,
@@ -171,7 +170,8 @@ def refit_without_ridge(session: Session, columns: Array) -> Covariance | None:
     atoms = np.append(np.arange(settings.n_intercepts), settings.n_intercepts + columns)
     stays = np.isin(model.support // settings.n_outputs, atoms)
     model = replace(model, support=model.support[stays], values=model.values[stays])
-    refitted = refit_model(session, clients, model, {}, ridge=0.0, polish=True)
+    start = support_state(settings, model)
+    refitted = refit_model(session, clients, start, {}, ridge=0.0, polish=True)
     return coefficient_covariance(session, clients, refitted.model, stats, ridge=0.0)
 
 
@@ -201,6 +201,11 @@ class _Paths(NamedTuple):
         """Return the model of a path."""
         return self.by_strength[C].model(sparsity, settings.path_ridge(C))
 
+    def start(self, settings: FitSettings, C: float, sparsity: int) -> SupportState:
+        """Return a model as the start of its refit, or what the first steps from it have found."""
+        found = self.first_steps.get((C, sparsity))
+        return found or support_state(settings, self.model(settings, C, sparsity))
+
 
 class _Start(NamedTuple):
     """What stages 1 to 3 find on all rows."""
@@ -222,7 +227,7 @@ def _begin(
         return _Start(stats, clients, selected, _Paths({}, {}))
 
     selects_all = size.n_features >= settings.n_choices
-    rounds = min(settings.rounds, FOLD_ROUNDS) if selects_all else settings.rounds
+    rounds = settings.few_rounds if selects_all else settings.rounds
     select = partial(select_features, clients=clients, size=size, rounds=rounds)
     paths_of = partial(_paths_on, clients=clients, grid=grid)
     if selects_all:  # the path does not wait for the rounds
@@ -243,16 +248,17 @@ def _paths_on(
     settings = session.settings
     found = paths_from(session, clients, model)
     paths = _Paths(dict(zip(settings.strengths, found, strict=True)), {})
-    candidates = [(C, k) for C in settings.strengths for k in grid if k]
     # Without a ridge a model that is not chosen might be refused, whose classes are separated.
-    may_begin = settings.parameters.polish and settings.ridge(settings.C) > 0
-    if settings.is_quadratic or not (settings.is_cross_validated and may_begin):
+    with_ridge = [C for C in settings.strengths if settings.ridge(C) > 0]
+    may_begin = settings.is_cross_validated and settings.parameters.polish and with_ridge
+    if settings.is_quadratic or not may_begin:
         return paths
+    candidates = [(C, k) for C in with_ridge for k in grid if k]
     steps = [
         partial(
             first_steps,
             clients=clients.transport,
-            state=support_state(settings, paths.model(settings, C, k)),
+            state=paths.start(settings, C, k),
             ridge=settings.ridge(C),
         )
         for C, k in candidates
@@ -277,14 +283,13 @@ def _conclude(session: Session, rows: Transport, start: _Start, choice: _Choice)
     level = start.stats.standardization.null_intercept
     refit: list[Any] = [partial(_refit, start=start, choice=choice, polish=polish)]
     if settings.asks_common_intercept and start.paths.by_strength:  # a model nearby has it nearly
-        first = start.paths.first_steps.get((choice.C, choice.sparsity))
-        nearby = start.paths.model(settings, choice.C, choice.sparsity)
-        table = start.stats.standardization.to_original_units(first.model if first else nearby)
+        nearby = start.paths.start(settings, choice.C, choice.sparsity).model
+        table = start.stats.standardization.to_original_units(nearby)
         nearly = partial(common_intercept, clients=rows, stats=start.stats, table=table)
         refit.append(partial(nearly, start=level, settled=_ROUGHLY))
     refitted, *nearly_common = session.together(refit)
-    for _, at_means in nearly_common:
-        level = at_means
+    if nearly_common:
+        ((_, level),) = nearly_common
     last: list[Any] = [
         partial(_in_original_units, rows=rows, stats=start.stats, model=refitted.model, level=level)
     ]
@@ -325,19 +330,19 @@ def _refit(session: Session, start: _Start, choice: _Choice, polish: bool) -> Re
         polish=polish,
     )
     if not history:
-        return refitted(start.selected.model)
+        return refitted(support_state(settings, start.selected.model))
 
     path = start.paths.by_strength[choice.C]
-    model = start.paths.model(settings, choice.C, choice.sparsity)
     null, last_round = history["objective"][[0, -1]] * unit
-    promised = path.loss_of(model) * unit
-    found = refitted(model, first=start.paths.first_steps.get((choice.C, choice.sparsity)))
+    promised = path.loss_of(start.paths.model(settings, choice.C, choice.sparsity)) * unit
+    found = refitted(start.paths.start(settings, choice.C, choice.sparsity))
     promises_half = null - promised >= (null - last_round) / 2  # not if nothing is promised
     highest = max(null - (null - promised) / 2, last_round)
     if not promises_half or found.objective <= highest:
         return found
 
-    other = refitted(path.largest_entries(choice.sparsity, settings.selection))
+    largest = path.largest_entries(choice.sparsity, settings.selection)
+    other = refitted(support_state(settings, largest))
     if other.objective < found.objective:
         found = other
     if found.objective > highest:

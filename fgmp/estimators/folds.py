@@ -72,7 +72,7 @@ def n_group_folds(n_clients: int, n_folds: int, is_secure: bool) -> int:
     return min(n_folds, n_clients // 2 if is_secure else n_clients)
 
 
-def deal_clients(n_clients: int, n_folds: int, seed: int) -> tuple[int, ...]:
+def deal_clients(n_clients: int, n_folds: int, seed: int) -> IndexArray:
     """Return the fold of each client, drawn at random and of equal size up to one client."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_PURPOSE_CLIENTS,)))
-    return tuple((rng.permutation(n_clients) % n_folds).tolist())
+    return rng.permutation(n_clients) % n_folds

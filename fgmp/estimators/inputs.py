@@ -168,9 +168,8 @@ def validated(model: LinearModel, X: Any, y: Any = "no_validation", **options: A
         message = str(error)
         if "X contains NaN" not in message and "X contains infinity" not in message:
             raise
-        squares = _sums_of_squares(
-            check_array(X, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
-        )
+        found = check_array(X, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
+        squares = _sums_of_squares(found / np.finfo(np.float64).max)  # no finite one overflows
         if "NaN" in message:
             names = names_of_columns(model, np.isnan(squares), N_NAMED)
             raise ValueError(

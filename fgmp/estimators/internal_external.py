@@ -149,10 +149,10 @@ def _sets_of_groups(model: LinearModel, n_groups: int, n_sets: int | None) -> li
             f"groups has {n_groups} group with min_rows={model.min_rows} rows; expected at least "
             "two, of which one is left out"
         )
-    set_of_each: Sequence[int] = range(n_groups)
+    set_of_each: Array = np.arange(n_groups)
     if n_sets is not None and check_integer("n_sets", n_sets, at_least=2, at_most=n_groups):
         set_of_each = deal_clients(n_groups, n_sets, seed=0)
-    sets = [np.equal(set_of_each, number) for number in range(n_sets or n_groups)]
+    sets = [set_of_each == number for number in range(n_sets or n_groups)]
     _check_masks(model, n_groups, len(sets))
     return sets
 
@@ -216,7 +216,7 @@ def validate_groups(
         for name, estimator in reversed(estimators.items()):  # a dense one is refused at once
             fits = []
             for is_left_out in sets:
-                with _named(name, names, is_left_out):
+                with _named(name, names, is_left_out, dense and name == "all"):
                     fitted = refit(estimator, ~is_left_out)
                 # Groups of the fit are measured too, unless masks hide what is of one group.
                 performance = measure(fitted, is_left_out | (not model.secure), by)
@@ -289,14 +289,16 @@ def _lines_of_model(sparsity: str, fits: Sequence[_Fit], names: Sequence[Any]) -
 
 
 @contextmanager
-def _named(name: str, names: Sequence[Any], is_left_out: Array) -> Iterator[None]:
-    """Add to an error which of the models it is about."""
+def _named(
+    sparsity: str, names: Sequence[Any], is_left_out: Array, is_added: bool
+) -> Iterator[None]:
+    """Add to an error which of the models it is about; `is_added` if `dense` has added it."""
     try:
         yield
     except ValueError as error:
-        without = [str(name) for name, is_out in zip(names, is_left_out, strict=True) if is_out]
-        remedy = "; dense=False does without it" if name == "all" else ""
-        error.add_note(f"This is the model with sparsity={name} without {without}{remedy}.")
+        without = [str(group) for group, is_out in zip(names, is_left_out, strict=True) if is_out]
+        remedy = "; dense=False does without it" if is_added else ""
+        error.add_note(f"This is the model with sparsity={sparsity} without {without}{remedy}.")
         raise
 
 
@@ -323,7 +325,10 @@ def _overall(columns: dict[str, Array], models: Sequence[str]) -> dict[str, Arra
             values = [columns[measure][at] for at in lines_of]
             errors_of = [None if errors is None else errors[at] for at in lines_of]
             # All models at the same groups: a mean without the best group of one says nothing.
-            exists = np.logical_and.reduce(list(map(has_measure, values, errors_of)))
+            on_scale = [
+                _on_scale(measure, *of_model) for of_model in zip(values, errors_of, strict=True)
+            ]
+            exists = np.logical_and.reduce([has_measure(*of_model) for of_model in on_scale])
             values = [np.where(exists, of_model, np.nan) for of_model in values]
             for model, *of_model in zip(models, values, errors_of, strict=True):
                 lines.append((measure, model, label, *_summary(measure, *of_model)))
@@ -336,12 +341,19 @@ def _overall(columns: dict[str, Array], models: Sequence[str]) -> dict[str, Arra
     return {key: column for key, column in table if key != "class" or key in columns}
 
 
+def _on_scale(measure: str, values: Array, errors: Array | None) -> tuple[Array, Array | None]:
+    """Return a measure of groups, with its errors, as it is summarised: an AUC as log-odds."""
+    if measure != "auc" or errors is None:
+        return values, errors
+    with np.errstate(divide="ignore"):
+        return logit(values), log_odds_error(values, errors)
+
+
 def _summary(measure: str, values: Array, errors: Array | None) -> RandomEffects:
     """Return the summary of a measure over groups; that of an AUC is of its log-odds."""
+    effects = random_effects(*_on_scale(measure, values, errors))
     if measure != "auc" or errors is None:
-        return random_effects(values, errors)
-    with np.errstate(divide="ignore"):
-        effects = random_effects(logit(values), log_odds_error(values, errors))
+        return effects
     bounds = ("mean", "lower", "upper", "new_lower", "new_upper")
     shares = {name: float(expit(getattr(effects, name))) for name in bounds}
     return RandomEffects(**effects._asdict() | shares)

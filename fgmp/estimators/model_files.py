@@ -112,6 +112,7 @@ def _encode_covariance(covariance: Covariance, columns: Columns) -> dict[str, An
         {"column": j, "name": columns.name(j), "value": float(covariance.deviations[j])}
         for j in used.tolist()
     ]
+    # Its own deviations are written below: a million numbers are not encoded first.
     fields = _fields_of(CovarianceParts, replace(covariance, deviations=used))
     return {**fields, "deviations": deviations}
 

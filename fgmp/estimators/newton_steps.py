@@ -68,7 +68,7 @@ class NewtonRun(NamedTuple):
     has_converged : bool
         Whether the last step was short enough.
     first : float
-        The mean loss of the model before the steps, which the first exchange sums.
+        The mean loss of the model that the steps start from, or of the best one of `first_steps`.
     last : float or None
         The mean loss of the last model, where the last step has converged: lower than that before
         the step by what the quadratic model promises. None where it has not.

@@ -311,7 +311,11 @@ class HeldOutPairs(HeldOutLosses):
         n_losses = math.prod(losses.shape)
 
         def of_client(client: Client, models: State) -> Array:
-            return np.append(losses.of_client(client, models), self.pairs(client, models))
+            (of_rows, predictors), weights = self.of_held_out_rows(
+                client, models, self.loss_in_unit, lambda loss, z, y: z
+            )
+            means = self.means_of(of_rows, weights)
+            return np.append(means, self.pairs(client, predictors, weights))
 
         def merge(mean: Array) -> State:
             *concordant, n_pairs = mean[n_losses:]
@@ -322,9 +326,8 @@ class HeldOutPairs(HeldOutLosses):
 
         return [Sum(of_client, (n_losses + self.n_models + 1,), merge)]
 
-    def pairs(self, client: Client, models: State) -> Array:
+    def pairs(self, client: Client, predictors: Array, weights: Array) -> Array:
         """Return the pairs in order of each model, and all pairs, as parts of those of n rows."""
-        predictors, weights = self.of_held_out_rows(client, models, lambda loss, z, y: z)
         targets, _, loss = split_weights(client)
         if not len(predictors) or has_few_rows(loss, targets, self.min_rows):
             return np.zeros(self.n_models + 1)
@@ -451,7 +454,7 @@ def measures_before_calibration(
 
 def measures_of(outcome: Outcome) -> Array:
     """Return the measures of one outcome on the rows of one client; nan if they miss a class."""
-    observed = outcome.mean(outcome.targets)
+    centre = outcome.mean(outcome.targets)
     auc = (np.nan, np.nan)
     if outcome.loss.class_labels is not None:
         is_event = outcome.targets > 0
@@ -459,6 +462,6 @@ def measures_of(outcome: Outcome) -> Array:
             return np.full(len(MEASURES[LogisticLoss]), np.nan)
         pairs = pairs_of(outcome)
         auc = pairs.n_concordant / pairs.n_pairs, np.sqrt(pairs.variance) / pairs.n_pairs
-    means = means_of(outcome, observed)
-    measures = measures_before_calibration(outcome.loss, means, auc, observed)
+    means = means_of(outcome, centre)
+    measures = measures_before_calibration(outcome.loss, means, auc, centre)
     return np.array([*measures, *calibrate(outcome)])

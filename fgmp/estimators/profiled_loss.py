@@ -168,23 +168,27 @@ def best_shift(
     current = at(b)
     moved = np.zeros_like(b)
     before = np.eye(len(b))
+    is_logarithm = has_log_link(loss)
     for _ in range(_MOST_STEPS):
         hessian = current.hessian + ridge * np.eye(len(b))
-        step = -np.linalg.solve(hessian, current.gradient + ridge * b)
-        if has_log_link(loss) and current.gradient < current.hessian:
+        if is_logarithm and current.gradient[0] < current.hessian[0, 0]:
             step = np.log1p(-current.gradient / current.hessian[0])  # exact, but for the ridge
+        else:
+            step = -np.linalg.solve(hessian, current.gradient + ridge * b)
         if loss.is_shift_invariant:
             # The gradient has rounding alone along that shift, and the ridge would magnify it.
             step = step - step.mean()
         if np.abs(step).max() <= settled * (1 + np.abs(b - start).max()):
             return b + step, current
-        if not has_log_link(loss):
+        if not is_logarithm:
             step = step * newton_length(moved, before, hessian, step)
         there, following = _damped(at, b, step, current, ridge)
         if following is None:
             break
-        moved, before = there - b, hessian
-        b, current = there, following
+        moved = there - b
+        before = hessian
+        b = there
+        current = following
     return b, current
 
 

@@ -45,11 +45,10 @@ class RefittedModel(NamedTuple):
 def refit_model(
     session: Session,
     clients: StandardizedClients,
-    model: SparseModel,
+    start: SupportState,
     history: dict[str, Array],
     ridge: float,
     polish: bool,
-    first: SupportState | None = None,
 ) -> RefittedModel:
     """Return the minimiser on the features of a model.
 
@@ -59,8 +58,8 @@ def refit_model(
         The fit.
     clients : StandardizedClients
         All rows.
-    model : SparseModel
-        The selected model, from which Newton steps start.
+    start : SupportState
+        The selected model, from which Newton steps start, or what `first_steps` from it have found.
     history : dict of ndarray
         The history of the rounds; empty if there were none.
     ridge : float
@@ -68,16 +67,13 @@ def refit_model(
     polish : bool
         Whether to take steps at all. Without them the model stays as it is, and so does a model
         without features.
-    first : SupportState, optional
-        What the first step from the model has found, if it is known.
 
     Warns
     -----
     ConvergenceWarning
         If the last step is not short.
     """
-    begin = first or support_state(session.settings, model)
-    steps = _newton_steps(session, clients, begin, ridge, polish)
+    steps = _newton_steps(session, clients, start, ridge, polish)
     unit = clients.standardization.target_unit**2
     history = _with_last_row(history, steps, unit)
 

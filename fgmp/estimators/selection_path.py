@@ -57,10 +57,8 @@ _STEP_OF_PATH = 0.1
 # error, or this part of what the best one gains.
 _CLOSE_IN_ERRORS = 0.5
 _CLOSE_IN_GAINS = 5e-4
-# Rounds end if this number of them in a row stalls, and after a few where something is chosen, in a
-# fold and on all rows, and where they select all features anyway.
+# Rounds end if this number of them in a row stalls.
 _STALLED_ROUNDS = 3
-FOLD_ROUNDS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +213,8 @@ class SparsityPath:
     table : dict of ndarray
         One entry per sparsity and C, as columns: ``sparsity`` and ``C``; ``score``, the mean
         held-out loss (lower is better); and ``standard_error``, that of its difference from the
-        smallest score, over the held-out rows. Of two classes also ``auc``, if a group has
+        smallest score, over the held-out rows. Of two classes, where the
+        sparsity is chosen, also ``auc``, if a group has
         `min_rows` rows of both: the share of pairs of held-out rows of one group, a row of each
         class, that the predictions put in order, which is the mean of the areas under the ROC
         curves of the groups, with the numbers of their pairs as weights.
@@ -688,8 +687,7 @@ def fit_without(
     if size is None or size.n_features >= session.settings.n_choices:
         model = all_features(clients)  # rounds would select all of them
     elif stats.standardization.has_features:
-        rounds = min(FOLD_ROUNDS, session.settings.rounds)
-        model = select_features(session, clients, size, rounds).model
+        model = select_features(session, clients, size, session.settings.few_rounds).model
 
     paths = paths_from(session, clients, model)
     models = [

@@ -28,6 +28,11 @@ _LEAST_GROUPS = 10
 # choice hangs on the seed; up to 20 groups are left out one by one, whatever the seed.
 _N_FOLDS = {"groups": 20, "rows": 10}
 
+# The most rounds of a fit, and the few of a fold. Where something is chosen, the fit has as many
+# as the folds, so that the models whose losses are compared come about as the one that is fitted.
+_MOST_ROUNDS = 20
+_FEW_ROUNDS = 5
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FitSettings:
@@ -180,7 +185,12 @@ class FitSettings:
         """The most rounds on all rows: as given, or 20, and 5 where a sparsity or C is chosen."""
         if self.parameters.rounds is not None:
             return self.parameters.rounds
-        return 5 if self.is_cross_validated else 20
+        return _FEW_ROUNDS if self.is_cross_validated else _MOST_ROUNDS
+
+    @property
+    def few_rounds(self) -> int:
+        """The most rounds in a fold, and where rounds select all features anyway."""
+        return min(self.rounds, _FEW_ROUNDS)
 
     def ridge(self, C: float) -> float:
         """Return the weight of half the squared norm of the slopes beside the mean loss."""
@@ -191,7 +201,7 @@ class FitSettings:
         return max(_SELECTION_RIDGE_FACTOR * self.ridge(C), self._least_ridge)
 
     def path_ridge(self, C: float) -> float:
-        """Return the ridge of the models of a path: that of the fit, but never zero for labels."""
+        """Return the ridge of the models of a path: that of the fit, or the least one."""
         return max(self.ridge(C), self._least_ridge)
 
     @property

@@ -478,11 +478,18 @@ def _notes_on_sparsity(model: LinearModel) -> list[str]:
     path = model.cv_
     block_of = model.encoding_.block_of() if hasattr(model, "encoding_") else None
     most = n_choices(np.shape(model.coef_)[-1], always_included(model), block_of)
-    score, of_sparsity, ending = "D2" if _name_of_ratio(model) else "R2", path.explained, ""
+    score = "D2" if _name_of_ratio(model) else "R2"
+    of_sparsity = path.explained
+    ending = ""
     if path.auc:
-        score, of_sparsity, ending = "AUC", path.auc, ", of pairs of rows within a group"
+        score = "AUC"
+        of_sparsity = path.auc
+        ending = ", of pairs of rows within a group"
     elif is_classifier(model) and len(model.classes_) == 2:
-        ending = "; there is no AUC, without a group that has min_rows rows of each class"
+        ending = (
+            "; there is no AUC: no group has min_rows rows of each class, or the file of the "
+            "model is of an earlier version"
+        )
     if most not in of_sparsity or path.chosen == most:
         return []
     return [

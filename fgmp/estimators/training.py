@@ -54,16 +54,16 @@ def fit_rows(model: LinearModel, X: Any, y: Any, groups: Any, sample_weight: Any
     rows: Any
     if is_encoded(model):
         plan, rows, values = read_table(model, X, y)
-        numbers = rows.numbers()
+        dtype = np.dtype(np.float64)
     else:
         rows, values = validated(model, X, validated_targets(model, y), ensure_min_samples=2)
-        numbers = rows
+        dtype = rows.dtype
         refuse_overflow(
             rows,
             None if is_classifier(model) else values,
             lambda mask, n: names_of_columns(model, mask, n),
         )
-    weights = weights_of_rows(sample_weight, numbers, numbers.dtype)
+    weights = weights_of_rows(sample_weight, values, dtype)
     advise_on_missing_groups(model, groups)
 
     # With noise numbers of rows are data: nothing may depend on them.

@@ -130,15 +130,14 @@ class UnitComparison(ClientSums):
     def found(self, state: State) -> list[UnusualColumn]:
         """Return the columns that are far off at some client."""
         sums = np.rint(state[-1]).astype(int)
-        # The spread, or the mean if no client finds the spread far off; ids are two rows below.
-        kinds = np.where(sums[0] > 0, 0, 1)
         found = []
-        for column, kind in enumerate(kinds.tolist()):
+        for column in np.flatnonzero(sums[:2].any(axis=0)).tolist():
+            # The spread, or the mean if no client finds the spread far off; ids are two rows below.
+            kind = 0 if sums[0, column] > 0 else 1
             count = int(sums[kind, column])
             is_known = self.with_ids and count == 1
             client_index = int(sums[2 + kind, column]) - 1 if is_known else None
-            if count:
-                found.append(UnusualColumn(column, count, client_index))
+            found.append(UnusualColumn(column, count, client_index))
         return found
 
 
