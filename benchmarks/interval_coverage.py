@@ -123,7 +123,7 @@ def show(results: dict[str, list[dict[str, str]]]) -> str:
     """Return the table as Markdown, by kinds and for all of them together."""
     strong = _TRUTH >= 0.35
     weak = (_TRUTH > 0) & ~strong
-    parts = {"strong": strong, "weak": weak, "zero": _TRUTH == 0}
+    parts = {"strong": strong, "weak": weak, "not zero": _TRUTH > 0, "zero": _TRUTH == 0}
     arms = {
         "bootstrap, rows": "rows",
         "bootstrap, groups": "groups",

@@ -213,8 +213,9 @@ class L1Penalised(Baseline):
 
     @property
     def is_bounded(self) -> bool:
-        """Whether a penalty keeps all coefficients from growing."""
-        return self.l1_weight > 0 and not self.selection.always_include
+        """Whether a penalty, or a ball, keeps all coefficients from growing."""
+        is_penalised = self.l1_weight > 0 and not self.selection.always_include
+        return is_penalised or super().is_bounded
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -100,7 +100,7 @@ class Exchange(NamedTuple):
         """Return the exchange of the functions of a method that have the names above.
 
         `repeats` and `reveals_objective` are statements about the function `declared_for`. If a
-        subclass has overridden it, they do not hold, and the exchange has the strict defaults.
+        subclass has overridden it, or none is named, the exchange has the strict defaults.
         """
         exchange = cls(
             method.message, method.client_update, method.server_update, method.update_spec

@@ -162,8 +162,8 @@ class UpdateSpec:
         weights : ndarray of float, shape (cohort_size,)
             The p_i of the whole cohort.
         """
-        has_layout = (None, RejectReason.NOT_FINITE)
-        if isinstance(updates, UpdateTable) and updates and self.validate(updates[0]) in has_layout:
+        fitting = (None, RejectReason.NOT_FINITE)  # what `validate` says if the layout is right
+        if isinstance(updates, UpdateTable) and updates and self.validate(updates[0]) in fitting:
             accepted, entries, values = updates.finite()
             rejected = Counter({RejectReason.NOT_FINITE.value: len(updates) - len(accepted)})
         else:

@@ -46,11 +46,10 @@ def pytest_configure(config) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def no_run_is_short():
-    """Let the problems of tests, which are small, run compiled where nothing else is chosen."""
-    few_iterations = backends._FEW_ITERATIONS
-    backends._FEW_ITERATIONS = -1
-    yield
-    backends._FEW_ITERATIONS = few_iterations
+    """Let the small problems of tests run compiled, in this process, where nothing is chosen."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(backends, "_FEW_ITERATIONS", -1)
+        yield
 
 
 @pytest.fixture(params=["compiled", "reference"])

@@ -485,6 +485,7 @@ def test_masks_are_the_stream_of_chacha20_and_keys_are_derived_by_hkdf():
 
 def keys_of(n_clients, seed=0):
     rng = np.random.default_rng(seed)
+    # Of 48 bytes each, so that a seed has the keys that it had with a nonce before them.
     return [rng.bytes(16 + 32)[16:] for _ in range(n_clients)]
 
 

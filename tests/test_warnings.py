@@ -90,7 +90,7 @@ def test_run_that_ends_above_its_start_warns(backend):
     ],
 )
 def test_separated_rows_without_radius_warn(method, noise, rounds, says, backend):
-    """A radius, a ridge or a penalty bounds coefficients, and rows that are not separated need neither."""
+    """A radius, a ridge or a penalty bounds coefficients; rows that touch need none."""
     assert [
         text[-20:] for text in advice_of(method, signs_of_a_difference(noise=noise), rounds)[0]
     ] == says

@@ -97,7 +97,7 @@ class SecureSession:
         self.secure = secure
         self.alter_upload = alter_upload
         self.total_count = int(transport.weight_counts[cohort].sum())
-        self.size = 1 if call is None else len(call.update_spec.centre)
+        self.size = 1 if call is None else call.update_spec.length
         self.reasons: dict[int, str] = {}  # why clients are left out, by position
 
     def run(self) -> MaskedSum:

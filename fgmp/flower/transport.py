@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
 from typing import Any, Self
 
 import numpy as np
@@ -397,7 +396,7 @@ class _Asked:
     @property
     def most_bytes(self) -> int:
         """The most bytes of a reply."""
-        n_numbers = 1 if self.call is None else prod(self.call.update_spec.shape)
+        n_numbers = 1 if self.call is None else self.call.update_spec.length
         return _BYTES_OF_WORDS + _BYTES_OF_ENTRY * n_numbers + _BYTES_OF_SHARE * len(self.questions)
 
     @property

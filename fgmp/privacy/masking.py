@@ -341,9 +341,9 @@ class _Server:
         """Begin a session in which secrets are shared: AdvertiseKeys and ShareKeys."""
         name = secrets.token_hex(8)
         # AdvertiseKeys: everybody learns everybody's nonce and public key.
-        nobody: Mapping[str, Any] = {}
+        no_arguments: Mapping[str, Any] = {}
         advertised = self._texts(
-            "advertise_keys", name, dict.fromkeys(members, nobody), dict.fromkeys(members, 2)
+            "advertise_keys", name, dict.fromkeys(members, no_arguments), dict.fromkeys(members, 2)
         )
         positions = sorted(advertised)
         keys = [text for position in positions for text in advertised[position]]

@@ -265,7 +265,10 @@ class CalibratedNoise(Mean, PrivacyMechanism, ClientSampler):
     def run_and_collect(
         self, transport: Transport, call: Call, message: Message, cohort: IndexArray
     ) -> Updates:
-        """Return one row: centre + (sum of the clipped + noise) / L. Nothing tells who answered."""
+        """Return one vector: centre + (sum of the clipped + noise) / L.
+
+        Nothing tells who answered.
+        """
         inner = self.noise.aggregator
         if isinstance(inner, SecureSum) and transport.masked_sum is not None:
             raise ValueError(

@@ -369,7 +369,7 @@ class SecureSum(Mean, PrivacyMechanism):
     def run_and_collect(
         self, transport: Transport, call: Call, message: Message, cohort: IndexArray
     ) -> Updates:
-        """Return one row: the sum of a cohort's updates, over the weight of those in it."""
+        """Return one vector: the sum of a cohort's updates, over the weight of those in it."""
         spec = call.update_spec
         shares = transport.weights[cohort] / transport.weights[cohort].sum()
         sums = self._masked_sum(transport, call, message, cohort, shares)

@@ -87,18 +87,20 @@ def both_leads(six: dict, seven: dict, of_fedavg: float | None = None) -> list[t
 
 def few_atoms_on_training_writers(usual: dict, seven: dict) -> dict:
     """Return the claim on few atoms for training writers, whom the caption of Figure 7 has, and after all rounds."""
-    (stop, last), tau, leads = seven["stops"], min(seven["sparsity"]), {}
+    stop, last = seven["stops"]
+    smallest = min(seven["rates"])
+    tau = min(seven["sparsity"])
+    early = Accuracies(seven["cells"])
+    late = Accuracies(seven["long"])
 
-    def lead(part, rate, at, column):
-        pixels, dictionary = (
-            cell_of("FedGradMP", rate, tau, INK, n) for n in (None, seven["atoms"])
-        )
-        return Accuracies(seven[part]).lead(dictionary, pixels, at, column)
+    def lead(accuracies, rate, at, column):
+        pixels = cell_of("FedGradMP", rate, tau, INK, None)
+        dictionary = cell_of("FedGradMP", rate, tau, INK, seven["atoms"])
+        return accuracies.lead(dictionary, pixels, at, column)
 
-    for rate in seven["rates"]:
-        leads[f"rate {rate:g}"] = lead("cells", rate, stop, "training")
+    leads = {f"rate {rate:g}": lead(early, rate, stop, "training") for rate in seven["rates"]}
     for column in ("training", "unseen"):
-        leads[f"{column}, round {last}"] = lead("long", min(seven["rates"]), last, column)
+        leads[f"{column}, round {last}"] = lead(late, smallest, last, column)
     words = f"training clients, and after {last} rounds at the smallest rate on both"
     return beside(usual, "training", usual["statement"].replace("unseen clients", words), leads)
 
@@ -148,8 +150,8 @@ def claims_of(records: list[dict]) -> list[dict]:
     }
     counts = [f"pixels {alone[0]}, dictionary {alone[1]}, both {both.sum()} of {len(both)} cells"]
     for rate in main["rates"]:
-        both = (np.array(both_leads(main, seven, rate)) > LEVEL).all(axis=1)
-        counts.append(f"FedAvg at {rate:g}: both {both.sum()}")
+        with_rate = (np.array(both_leads(main, seven, rate)) > LEVEL).all(axis=1)
+        counts.append(f"FedAvg at {rate:g}: both {with_rate.sum()}")
     words = "; ".join(counts)
     found = [usual | together | {"measured": words, "shown": words}]
     few = few_atoms_on_training_writers(committed["fig7-few-atoms"], seven)

@@ -105,18 +105,22 @@ def silently(line):
 
 def fit_both(estimator, X, y, groups, report=silently, **options):
     """Return the estimator fitted over Flower, and in one process."""
-    n_clients = len(np.unique(groups))
-    is_classifier = isinstance(estimator, fgmp.FedGradMPClassifier)
-    over_flower = fit_over(
+    grid = grid_of_tables(X, y, groups, masked_only=estimator.secure, **options)
+    over_flower = fit_on(grid, estimator, X, y, groups, report)
+    return over_flower, estimator.fit(X, y, groups=groups)
+
+
+def fit_on(grid, estimator, X, y, groups, report=silently):
+    """Return the estimator fitted over a grid of the nodes of a table."""
+    return fit_over(
         estimator,
-        grid_of_tables(X, y, groups, masked_only=estimator.secure, **options),
-        n_clients,
+        grid,
+        len(np.unique(groups)),
         names_of(X.shape[1]),
-        classes=np.unique(y).tolist() if is_classifier else None,
+        classes=np.unique(y).tolist() if is_classifier(estimator) else None,
         sparse=sparse.issparse(X),
         report=report,
     )
-    return over_flower, estimator.fit(X, y, groups=groups)
 
 
 @pytest.fixture(scope="module")
@@ -255,14 +259,8 @@ def test_masks_take_one_message_more_than_the_open(estimator, kind):
     n_messages = []
     for secure in (False, True):
         grid = grid_of_tables(X, y, groups, masked_only=secure)
-        fit_over(
-            clone(estimator).set_params(secure=secure, n_folds=2, rounds=2, random_state=0),
-            grid,
-            4,
-            names_of(5),
-            classes=sorted(set(y.tolist())) if is_classifier(estimator) else None,
-            report=silently,
-        )
+        model = clone(estimator).set_params(secure=secure, n_folds=2, rounds=2, random_state=0)
+        fit_on(grid, model, X, y, groups)
         n_messages.append(len(grid.questions) / 4)
     in_the_open, under_masks = n_messages
     assert under_masks <= in_the_open + 1
@@ -308,14 +306,7 @@ def test_columns_nearly_the_same_in_odd_units_take_at_most_20_messages_under_mas
     X = X * 10.0 ** rng.integers(-4, 5, p) + 10.0 ** rng.integers(-3, 4, p)
     model = clone(estimator).set_params(secure=True, n_folds=3, random_state=0)
     grid = grid_of_tables(X, y, groups, masked_only=True)
-    over_flower = fit_over(
-        model,
-        grid,
-        4,
-        names_of(p),
-        classes=sorted(set(y.tolist())) if is_classifier(estimator) else None,
-        report=silently,
-    )
+    over_flower = fit_on(grid, model, X, y, groups)
     assert len(grid.questions) <= 20 * 4
     np.testing.assert_array_equal(over_flower.coef_, model.fit(X, y, groups=groups).coef_)
     in_the_open = clone(model).set_params(secure=False).fit(X, y, groups=groups)
