@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from copy import copy
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,7 +34,7 @@ class Atoms(ABC):
 
     A model stands for the signal x = Psi alpha. If there are several outputs, alpha and x are
     matrices with one column for each output. A support holds positions in the flattened alpha (see
-    `SparseModel`), and `selection` says which of them count as tau.
+    `SparseModel`), and a `Selection` says which of them count as tau.
 
     `select_atoms_of` and `project`, as this class defines them, hold for orthonormal atoms,
     Psi' Psi = 1. There `select_atoms` is the best choice, and for other atoms it is thresholding.
@@ -44,8 +43,6 @@ class Atoms(ABC):
     ----------
     is_orthonormal : bool
         Whether the atoms are orthonormal.
-    selection : Selection
-        How atoms are counted; `PerOutput` unless `with_selection` changes it.
 
     Examples
     --------
@@ -68,15 +65,6 @@ class Atoms(ABC):
     """
 
     is_orthonormal: bool
-
-    def __init__(self) -> None:
-        self.selection: Selection = PER_OUTPUT
-
-    def with_selection(self, selection: Selection) -> Self:
-        """Return the same atoms with another selection."""
-        changed = copy(self)
-        changed.selection = selection
-        return changed
 
     @abstractmethod
     def n_atoms(self, n_features: int) -> int:
@@ -109,21 +97,25 @@ class Atoms(ABC):
     def norm(self, model: SparseModel) -> float:
         """Return ||x||_2 of the signal x = Psi alpha (Frobenius norm if x is a matrix)."""
 
-    def select_atoms(self, correlations: Array, sparsity: int) -> IndexArray:
+    def select_atoms(
+        self, correlations: Array, count: int, selection: Selection = PER_OUTPUT
+    ) -> IndexArray:
         """Return approx_tau(w): the support that approximates w with tau atoms, increasing.
 
-        Atoms are counted as `selection` does, and `sparsity` is the paper's tau or 2 tau.
-        `correlations` are Psi' w. For orthonormal atoms the tau largest inner products are the best
-        choice: with the best approximation w_tau of w by tau atoms,
+        `correlations` are Psi' w, and `count` is how many atoms to select, the paper's tau or
+        2 tau, counted as `selection` counts them. For orthonormal atoms the largest inner products
+        are the best choice: with the best approximation w_tau of w by tau atoms,
         ||w - P_Lambda w|| <= eta ||w - w_tau|| holds with eta = 1 (the paper's eta_1, eta_2
         and eta_3). For other atoms no finite eta holds in every dictionary. Ties break towards the
         lower index.
         """
-        return self.selection.select(self.normalised(correlations), sparsity)
+        return selection.select(self.normalised(correlations), count)
 
-    def select_atoms_of(self, model: SparseModel, sparsity: int) -> IndexArray:
+    def select_atoms_of(
+        self, model: SparseModel, count: int, selection: Selection = PER_OUTPUT
+    ) -> IndexArray:
         """Return approx_tau(x) of a model: for orthonormal atoms its largest coefficients."""
-        return self.selection.select_from(model, sparsity)
+        return selection.select_from(model, count)
 
     def project(self, model: SparseModel, support: IndexArray) -> SparseModel:
         """Return P_Lambda x, the projection of a model onto the span of the atoms of `support`.
@@ -155,7 +147,7 @@ class StandardBasis(Atoms):
     >>> import fgmp
     >>> import numpy as np
     >>> basis = fgmp.StandardBasis()
-    >>> largest = basis.select_atoms(np.array([1.0, -5.0, 3.0]), sparsity=2)
+    >>> largest = basis.select_atoms(np.array([1.0, -5.0, 3.0]), count=2)
     >>> basis.project(fgmp.SparseModel.of(np.array([7.0, 8.0, 9.0])), largest).dense().tolist()
     [0.0, 8.0, 9.0]
     """
@@ -251,7 +243,6 @@ class Dictionary(Atoms):
     """
 
     def __init__(self, atoms: ArrayLike, approximation: str = "omp") -> None:
-        super().__init__()
         self.atoms = check_array("atoms", atoms, ndim=2)
         if 0 in self.atoms.shape:
             expected = "at least one feature and one atom"
@@ -324,17 +315,21 @@ class Dictionary(Atoms):
         square = np.sum(model.dense() * self.correlations(model))
         return float(np.sqrt(max(square, 0.0)))
 
-    def select_atoms(self, correlations: Array, sparsity: int) -> IndexArray:
+    def select_atoms(
+        self, correlations: Array, count: int, selection: Selection = PER_OUTPUT
+    ) -> IndexArray:
         """Return approx_tau(w), by pursuit or thresholding if atoms are not orthonormal."""
         if self.is_orthonormal or self.approximation == "thresholding":
-            return super().select_atoms(correlations, sparsity)
-        return self.selection.pursue(self.gram, correlations, sparsity)
+            return super().select_atoms(correlations, count, selection)
+        return selection.pursue(self.gram, correlations, count)
 
-    def select_atoms_of(self, model: SparseModel, sparsity: int) -> IndexArray:
+    def select_atoms_of(
+        self, model: SparseModel, count: int, selection: Selection = PER_OUTPUT
+    ) -> IndexArray:
         """Return approx_tau(x) of a model, from Psi' x if the atoms are not orthonormal."""
         if self.is_orthonormal:
-            return super().select_atoms_of(model, sparsity)
-        return self.select_atoms(self.correlations(model), sparsity)
+            return super().select_atoms_of(model, count, selection)
+        return self.select_atoms(self.correlations(model), count, selection)
 
     def project(self, model: SparseModel, support: IndexArray) -> SparseModel:
         """Return P_Lambda x = Psi_Lambda beta with (Psi_Lambda' Psi_Lambda) beta = Psi_Lambda' x.

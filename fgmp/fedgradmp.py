@@ -142,8 +142,8 @@ class FedGradMP(Method):
         solver = self.solver or solver_for(info.loss)
         if solver.is_exact:
             # Gamma-hat has 2 tau atoms of the gradient, tau of the model, and those that stay.
-            merged = 3 * self.sparsity + len(self.selection.always_include)
-            warn_of_few_rows(min(merged, info.n_features), info.n_rows)
+            n_merged = 3 * self.sparsity + len(self.selection.always_include)
+            warn_of_few_rows(min(n_merged, info.n_features), info.n_rows)
 
     def start(self, info: ProblemInfo) -> SparseModel:
         """Return x_0 = 0, with an empty support."""
@@ -177,7 +177,7 @@ class FedGradMP(Method):
         self, client: Client, x: SparseModel, rng: np.random.Generator
     ) -> SparseModel:
         """Run the K local iterations of a client, from x_t with Lambda = supp(x_t)."""
-        psi = self.psi  # the dictionary; it counts atoms as `selection` does
+        psi = self.dictionary
         tau = self.sparsity
         solver = self.solver or solver_for(client.loss)
         for batch in client.minibatches(rng, self.batch_size, self.local_iterations):
@@ -189,14 +189,14 @@ class FedGradMP(Method):
                 raise NonFiniteUpdate("the gradient is not finite")
 
             # Gamma = approx_{2 tau}(r), which CoSaMP calls identification
-            gamma = psi.select_atoms(r, 2 * tau)
+            gamma = psi.select_atoms(r, 2 * tau, self.selection)
 
             # Gamma-hat = Gamma u Lambda, with Lambda = x.support: what was chosen, also where the
             # value happens to be zero
-            merged = union(gamma, x.support, r.size)
+            gamma_hat = union(gamma, x.support, r.size)
 
             # b = argmin of f_i, over all its rows, in the span of the atoms of Gamma-hat
-            b = minimise_on(merged, client, psi, solver, x, rng)
+            b = minimise_on(gamma_hat, client, psi, solver, x, rng)
 
             # x = Pi_R P_Lambda b with Lambda = approx_tau(b), which CoSaMP calls pruning
             x = self.prune(b)
@@ -212,8 +212,9 @@ class FedGradMP(Method):
 
     def prune(self, b: SparseModel) -> SparseModel:
         """Return Pi_R P_Lambda b with Lambda = approx_tau(b)."""
-        support = self.psi.select_atoms_of(b, self.sparsity)
-        projected = self.psi.project(b, support)
+        psi = self.dictionary
+        support = psi.select_atoms_of(b, self.sparsity, self.selection)
+        projected = psi.project(b, support)
         # A NumPy float64 would widen a model of float32.
         radius = None if self.radius is None else float(self.radius)
-        return self.psi.into_ball(projected, radius)
+        return psi.into_ball(projected, radius)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -156,11 +155,6 @@ class Method:
     dictionary: Atoms = StandardBasis()
     selection: Selection = PER_OUTPUT
     radius: float | None = None
-
-    @cached_property
-    def psi(self) -> Atoms:
-        """Psi: the dictionary together with the selection."""
-        return self.dictionary.with_selection(self.selection)
 
     @property
     def is_bounded(self) -> bool:

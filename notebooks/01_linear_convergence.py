@@ -265,7 +265,7 @@ alt(fig, """Root-mean-square error against rounds for the smallest and the large
 def merged_features(client, truth):
     method, x = fgmp.FedGradMP(sparsity, local_iterations=1), SparseModel.zero((n_features,))
     for _ in range(3):
-        gamma = method.psi.select_atoms(client.gradient(x), 2 * sparsity)  # identify; psi is the standard basis
+        gamma = method.dictionary.select_atoms(client.gradient(x), 2 * sparsity)  # identify
         yield np.isin(np.flatnonzero(truth), [*gamma, *x.support]).sum()
         x = method.client_update(client, x, None)  # one local iteration; all rows, so no random numbers
 

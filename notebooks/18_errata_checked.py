@@ -653,8 +653,8 @@ def runaway(seed):
     A, method = rng.standard_normal((60, n)), fgmp.FedGradMP(tau, K)
     client = fgmp.Federation.from_arrays([A], [np.where(A @ truth > 0, 1, -1)], "logistic").clients[0]
     zero = method.start(client)
-    merged = np.union1d(method.psi.select_atoms(client.gradient(zero), 2 * tau), np.flatnonzero(truth))
-    b, own = minimise_on(merged, client, method.psi, fgmp.Exact(), zero, rng).dense()[merged], A[:, merged]
+    merged = np.union1d(method.dictionary.select_atoms(client.gradient(zero), 2 * tau), np.flatnonzero(truth))
+    b, own = minimise_on(merged, client, method.dictionary, fgmp.Exact(), zero, rng).dense()[merged], A[:, merged]
     within = logistic_curvature(own, np.linalg.norm(own, axis=1))
     return np.linalg.norm(b), max(logistic_curvature(own, own @ b), 1e-20), within
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -415,13 +415,17 @@ def test_data_are_hashed_once_for_a_run(path, monkeypatch):
 
 
 class Plain(Method):
-    """A method that is no dataclass, and caches its atoms."""
+    """A method that is no dataclass, and caches something."""
 
     def __init__(self, size=3):
         self.inner = fgmp.FedGradMP(size)
 
+    @cached_property
+    def cached(self):
+        return object()
+
     def start(self, info):
-        assert self.psi is not None
+        assert self.cached is not None
         return self.inner.start(info)
 
     def exchanges(self):

@@ -220,7 +220,7 @@ def test_sketch_has_signed_sums_and_its_estimate_is_their_median(
     """Both are recomputed from the dense matrix of signs."""
     gradient = np.random.default_rng(seed).standard_normal((n_atoms, *outputs))
     way = fgmp.CountSketch(rows, columns)
-    question = SketchContext(1, StandardBasis(), seed, 2)
+    question = SketchContext(1, StandardBasis(), fgmp.PerOutput(), seed, 2)
     matrix = hash_matrix(seed, 2, rows, columns, n_atoms, "d")
     signs = matrix.toarray().reshape(rows, columns, n_atoms)
     sketch = way.encode(np.asfortranarray(gradient), question)
@@ -451,7 +451,7 @@ def test_polish_hands_its_seed_to_the_solver():
 
 def test_largest_entries_of_a_gradient_with_nan_is_an_error():
     """A selection would hide that the gradient is not finite."""
-    context = SketchContext(1, StandardBasis(), 0, 0)
+    context = SketchContext(1, StandardBasis(), fgmp.PerOutput(), 0, 0)
     with pytest.raises(FloatingPointError, match="a selection would hide"):
         fgmp.LargestEntries(2).encode(np.array([3.0, np.nan, 1.0]), context)
 

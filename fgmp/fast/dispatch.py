@@ -96,13 +96,9 @@ def solves_least_squares_in_orthonormal_atoms(method: FedGradMP, federation: Fed
     )
 
 
-# What `client_update` calls, as both kernels of FedGradMP were written for it.
-_STEPS_OF_FEDGRADMP = {"prune": FedGradMP.prune, "psi": FedGradMP.psi}
-
-
 @kernel(
     FedGradMP.client_update,
-    steps=_STEPS_OF_FEDGRADMP,
+    steps={"prune": FedGradMP.prune},
     losses=(SquaredLoss,),
     when=solves_least_squares_in_orthonormal_atoms,
 )
@@ -154,7 +150,7 @@ def takes_steps_on_dense_rows(method: FedGradMP, federation: Federation) -> bool
 
 @kernel(
     FedGradMP.client_update,
-    steps=_STEPS_OF_FEDGRADMP,
+    steps={"prune": FedGradMP.prune},
     losses=_LABELS_AND_NUMBERS,
     when=takes_steps_on_dense_rows,
 )

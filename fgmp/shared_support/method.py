@@ -173,13 +173,13 @@ class SharedSupportGradMP(Method):
 
     def sketch_context(self, rounds: int) -> SketchContext:
         """Return what clients and server both know after a number of rounds."""
-        return SketchContext(self.sparsity, self.psi, self.seed, rounds)
+        return SketchContext(self.sparsity, self.dictionary, self.selection, self.seed, rounds)
 
     def server_update(self, state: SharedState, mean: Array) -> SharedState:
         """Return x_t on Gamma-hat = approx_{2 tau}(r) u supp(x_t)."""
         x = state.model
         r = self.screening.decode(mean, self.sketch_context(state.rounds), x.shape)
-        gamma = self.psi.select_atoms(r, 2 * self.sparsity)
+        gamma = self.dictionary.select_atoms(r, 2 * self.sparsity, self.selection)
         # If few entries were sent, the rest of Gamma is arbitrary: atoms that nobody named.
         gamma = gamma[r.reshape(-1)[gamma] != 0]
         merged = self.selection.add_always_included(union(gamma, x.support, r.size), r.shape)
@@ -194,8 +194,9 @@ class SharedSupportGradMP(Method):
             before = np.empty(0, np.intp) if state.before is None else state.before.support
             pruned = eliminated(b, solved.curvature, before, self.sparsity, self.selection)
         else:
-            pruned = self.psi.project(b, self.psi.select_atoms_of(b, self.sparsity))
-        x = self.psi.into_ball(pruned, self.radius)
+            support = self.dictionary.select_atoms_of(b, self.sparsity, self.selection)
+            pruned = self.dictionary.project(b, support)
+        x = self.dictionary.into_ball(pruned, self.radius)
         return SharedState(x, rounds=state.rounds + 1)
 
     def coefficients(self, state: SharedState) -> SparseModel:

@@ -14,6 +14,7 @@ from scipy import sparse
 from .._support.validation import validate_integer_field
 from .._support.warnings import warn_user
 from ..dictionaries import Atoms
+from ..selection import Selection
 from ..sparse_model import Array, NonFiniteUpdate, SparseModel
 from ..updates import UpdateSpec
 
@@ -27,8 +28,10 @@ class SketchContext(NamedTuple):
     ----------
     sparsity : int
         tau.
-    psi : Atoms
-        The atoms, with what counts as one of the tau.
+    dictionary : Atoms
+        The atoms.
+    selection : Selection
+        What counts as one of the tau.
     seed : int
         The seed of the method.
     round : int
@@ -36,7 +39,8 @@ class SketchContext(NamedTuple):
     """
 
     sparsity: int
-    psi: Atoms
+    dictionary: Atoms
+    selection: Selection
     seed: int
     round: int
 
@@ -79,7 +83,7 @@ class LargestEntries:
     ) -> UpdateSpec:
         """Return the spec of a sparse gradient with at most `count` entries."""
         count = self._count(context)
-        return UpdateSpec(shape, dtype, max_nonzeros=count, selection=context.psi.selection)
+        return UpdateSpec(shape, dtype, max_nonzeros=count, selection=context.selection)
 
     def encode(self, gradient: Array, context: SketchContext) -> SparseModel:
         """Return the largest entries, by their inner products with normalised atoms.
@@ -91,8 +95,8 @@ class LargestEntries:
         """
         if not np.isfinite(gradient).all():
             raise NonFiniteUpdate("the gradient is not finite, which a selection would hide")
-        magnitudes = context.psi.normalised(gradient)
-        support = context.psi.selection.select(magnitudes, self._count(context))
+        magnitudes = context.dictionary.normalised(gradient)
+        support = context.selection.select(magnitudes, self._count(context))
         return SparseModel(support, gradient.reshape(-1)[support], gradient.shape)
 
     def decode(self, mean: Array, context: SketchContext, shape: tuple[int, ...]) -> Array:

@@ -18,9 +18,9 @@ class Centred(fgmp.FedGradMP):
     def client_update(self, client, x, rng):
         for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
             r = client.gradient(x, rows)
-            gamma = self.psi.select_atoms(r - r.mean(), 2 * self.sparsity)
+            gamma = self.dictionary.select_atoms(r - r.mean(), 2 * self.sparsity)
             merged = union(gamma, x.support, r.size)
-            x = self.prune(minimise_on(merged, client, self.psi, fgmp.Exact(), x, rng))
+            x = self.prune(minimise_on(merged, client, self.dictionary, fgmp.Exact(), x, rng))
         return x
 
 
