@@ -98,9 +98,6 @@ class Loss(ABC):
     is_binary: bool = False
     """Whether the targets are -1 and +1, which `Federation.from_arrays` makes of any two labels."""
 
-    has_integer_targets: bool = False
-    """Whether the targets are integers, the index of the output that should be the largest."""
-
     has_coupled_rows: bool = False
     """Whether l of a row depends on the other rows of its client, as with an intercept that each
     client has of its own: rows of several clients are then never evaluated together."""
@@ -152,9 +149,6 @@ class Loss(ABC):
         """
         return targets
 
-    # FedGradMP with its default solver asks for nothing of what follows: solvers with an accuracy
-    # do, the advice at the end of a run, and `fgmp.shared_support` and `fgmp.estimators`.
-
     @property
     def self_concordance(self) -> float:
         """The constant c with |l'''(z)[u, v, v]| <= c ||u|| l''(z)[v, v], or 0 if none is known.
@@ -164,12 +158,44 @@ class Loss(ABC):
         """
         return 0.0
 
+
+class GLMLoss(Loss):
+    """Base of the losses of generalised linear models, with what statistics asks of a loss.
+
+    A first reader can skip it, because the algorithm asks for none of its members. The estimators
+    ask for labels and links; `NewtonOnSupport`, and the advice at the end of a run, ask whether a
+    model separates rows. A loss of yours that has no minimum if a model separates its labels is a
+    subclass that defines `label_margins`. The other defaults are right for a loss of numbers whose
+    predictions are expected targets, as the squared loss.
+    """
+
+    has_integer_targets: bool = False
+    """Whether the targets are integers, the index of the output that should be the largest."""
+
+    has_count_targets: bool = False
+    """Whether the targets are counts, and predictions the logarithms of expected counts."""
+
     @property
     def class_labels(self) -> Array | None:
         """The values that targets can have, increasing, or None for a loss of numbers."""
         if self.is_binary:
             return np.array([-1, 1])
         return np.arange(self.n_outputs) if self.has_integer_targets else None
+
+    def link(self, means: Array) -> Array:
+        """Return the prediction, shape (n_outputs,), of rows whose targets have these means.
+
+        It minimises the mean of l if a model has nothing but an intercept. The means have shape
+        (1,), or are the shares of all classes, in the order of the labels.
+        """
+        return means
+
+    def expected_targets(self, predictions: Array) -> Array:
+        """Return the expected targets of predictions of one output: of labels, P(y = +1).
+
+        By default l' is the expected target minus the target, as with every canonical link.
+        """
+        return self.derivative(predictions, np.zeros_like(predictions))
 
     def label_margins(self, predictions: Array, targets: Array) -> Array | None:
         """Return by how much the label of each row is ahead of each other label, or None.
@@ -192,7 +218,7 @@ class Loss(ABC):
 
 
 @dataclass(frozen=True)
-class SquaredLoss(Loss):
+class SquaredLoss(GLMLoss):
     """Squared loss l(z, y) = (z - y)^2 / 2.
 
     With it f_i(x) = ||A_i x - y_i||^2 / (2 |D_i|) (paper, Section II).
@@ -238,7 +264,7 @@ class SquaredLoss(Loss):
 
 
 @dataclass(frozen=True)
-class LogisticLoss(Loss):
+class LogisticLoss(GLMLoss):
     """Binary logistic loss l(z, y) = log(1 + exp(-c y z)) for the labels -1 and +1.
 
     With the margin c = 1 a prediction z is the logarithm of the odds of +1, and a coefficient is
@@ -300,13 +326,21 @@ class LogisticLoss(Loss):
         scaled = self._c * predictions
         return self._c**2 * expit(scaled) * expit(-scaled) * direction
 
+    def link(self, means: Array) -> Array:
+        """Return the logarithm of the odds of +1, divided by c."""
+        return np.diff(np.log(means)) / self._c
+
+    def expected_targets(self, predictions: Array) -> Array:
+        """Return s(c z), the probabilities of +1."""
+        return expit(self._c * predictions)
+
     def label_margins(self, predictions: Array, targets: Array) -> Array:
         """Return y z, which is positive on the side of the label."""
         return (targets * predictions)[:, None]
 
 
 @dataclass(frozen=True)
-class SoftmaxLoss(Loss):
+class SoftmaxLoss(GLMLoss):
     """Multiclass logistic loss l(z, y) = -z_y + log sum_c exp(z_c) for labels y = 0, ..., C-1.
 
     The model x has one column x_c for each class, and z_c = a' x_c. The paper prints the logarithm
@@ -380,6 +414,10 @@ class SoftmaxLoss(Loss):
         derivative[np.arange(len(targets)), targets] -= 1
         return Expansion(values, derivative, partial(_covariance, p))
 
+    def link(self, means: Array) -> Array:
+        """Return the logarithms of the shares, minus their mean: the sum of the outputs is zero."""
+        return np.log(means) - np.log(means).mean()
+
     def label_margins(self, predictions: Array, targets: Array) -> Array:
         """Return z_y - z_c for the other classes c."""
         is_other = np.arange(self.n_classes) != targets[:, None]
@@ -421,7 +459,7 @@ _LARGEST_COUNT = 2.0**53
 
 
 @dataclass(frozen=True)
-class PoissonLoss(Loss):
+class PoissonLoss(GLMLoss):
     """Poisson loss l(z, y) = exp(z) - y z + y log y - y for counts y, half the deviance of a row.
 
     A prediction z is the logarithm of the expected count, so that a unit of a feature multiplies
@@ -450,6 +488,7 @@ class PoissonLoss(Loss):
     [0.0, 2.0, 0.0]
     """
 
+    has_count_targets = True
     local_solver = "one_step"  # rows without any event may leave no minimiser
     self_concordance = 1.0
 
@@ -480,6 +519,10 @@ class PoissonLoss(Loss):
         inside, _ = _split(predictions)
         return np.exp(inside) * direction
 
+    def link(self, means: Array) -> Array:
+        """Return the logarithm of the expected count."""
+        return np.log(means)
+
     def recession_margins(self, predictions: Array, targets: Array, moves: Array) -> Array:
         """Return by how much each move goes where l decreases without end.
 
@@ -502,9 +545,7 @@ _MOST_CLASSES = 2**20
 
 def takes_labels(loss: str | Loss) -> bool:
     """Return whether the targets of a loss are two labels of any kind."""
-    if isinstance(loss, str):
-        return loss == "logistic"
-    return loss.is_binary
+    return loss == "logistic" or (isinstance(loss, Loss) and loss.is_binary)
 
 
 def check_loss(name: str, loss: object) -> Loss:
@@ -520,14 +561,11 @@ def loss_of(loss: str | Loss, targets: Sequence[Array]) -> Loss:
     """
     if not isinstance(loss, str):
         return check_loss("loss", loss)
-    if loss == "squared":
-        return SquaredLoss()
-    if loss == "logistic":
-        return LogisticLoss()
     if loss == "softmax":
         return SoftmaxLoss(_count_classes(targets))
-    if loss == "poisson":
-        return PoissonLoss()
+    by_name = {"squared": SquaredLoss, "logistic": LogisticLoss, "poisson": PoissonLoss}
+    if loss in by_name:
+        return by_name[loss]()
     raise ValueError(
         f"loss is {loss!r}; expected one of 'squared', 'logistic', 'softmax', 'poisson', or a loss "
         "object"

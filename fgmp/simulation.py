@@ -27,6 +27,7 @@ from .aggregation import Aggregator, Mean
 from .backends import BackendRecord, Kernel, find_kernel, is_short_run
 from .data import Client, Federation
 from .dictionaries import parts_of
+from .losses import GLMLoss
 from .method import Call, Method, State, Streams, Transport
 from .recording import (
     Callback,
@@ -438,7 +439,7 @@ def _separates(transport: Transport, coefficients: Array) -> bool:
     Return False for a loss without labels or margins, or if no client is at hand.
     """
     data = transport.local_data
-    if data is None or data.loss.class_labels is None:
+    if data is None or not isinstance(data.loss, GLMLoss) or data.loss.class_labels is None:
         return False
     for client in data.clients:
         margins = data.loss.label_margins(client.predictions(coefficients), client.targets)

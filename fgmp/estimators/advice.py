@@ -13,7 +13,7 @@ from .._support.warnings import (
     warn_of_small_batches,
     warn_user,
 )
-from ..losses import Loss
+from ..losses import GLMLoss
 from ..privacy.secure_sums import TooLarge
 from ..shared_support.newton import Separated
 from ..sparse_model import Array, IndexArray
@@ -117,7 +117,7 @@ def advise_on_missing_groups(model: FitParameters, groups: Any) -> None:
 
 
 def advise_on_rare_classes(
-    model: LinearModel, loss: Loss, targets: Array, groups: IndexArray
+    model: LinearModel, loss: GLMLoss, targets: Array, groups: IndexArray
 ) -> None:
     """Warn of classes of which a group has few rows, or with masks all groups together."""
     if model.secure:

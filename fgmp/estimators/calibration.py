@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from .._support.ties import with_exact_ties
-from ..losses import Expansion, LogisticLoss, Loss
+from ..losses import Expansion, GLMLoss, LogisticLoss
 from ..sparse_model import Array
 
 # A line is fitted once a Newton step promises less than this, in the mean loss of a row; the step
@@ -42,7 +42,7 @@ class Outcome(NamedTuple):
         z: log-odds of the class, or the prediction of a number.
     targets : ndarray, shape (n_rows,)
         -1 and +1, or numbers.
-    loss : Loss
+    loss : GLMLoss
         `LogisticLoss`, or `SquaredLoss`.
     weights : ndarray, shape (n_rows,)
         Of the rows, with mean one.
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
 
     predictor: Array
     targets: Array
-    loss: Loss
+    loss: GLMLoss
     weights: Array
     counted: Array
 
@@ -62,7 +62,7 @@ class Outcome(NamedTuple):
 
 
 def outcomes_of(
-    loss: Loss, predictions: Array, targets: Array, weights: Array, counted: Array
+    loss: GLMLoss, predictions: Array, targets: Array, weights: Array, counted: Array
 ) -> list[Outcome]:
     """Return the outcome of a model: one, or with a softmax loss each class against the others."""
     if not loss.has_integer_targets:
@@ -79,20 +79,13 @@ def outcomes_of(
 # Dispersion.
 
 
-def sends_chi_squared(loss: Loss) -> bool:
-    """Return whether the dispersion takes one more sum: that of counts does.
-
-    The dispersion of labels is 1, and that of numbers, the residual variance, is twice their loss.
-    """
-    return loss.class_labels is None and not loss.is_quadratic
-
-
 def mean_chi_squared(expansion: Expansion, weights: Array | float = 1.0) -> float:
     """Return the mean of l'^2 / l'' over the rows, Pearson's chi-squared of a row.
 
     With a canonical link l' is the residual, and l'' the variance of a target of dispersion one.
     The weight of a row is a factor of both, and so of the ratio, or is given beside them. Where l''
-    is zero by underflow, no event is expected.
+    is zero by underflow, no event is expected. Only counts need this sum: the dispersion of labels
+    is 1, and that of other numbers, the residual variance, is twice their loss.
     """
     derivative = expansion.derivative
     variances = expansion.curvature(np.ones_like(derivative))
@@ -278,7 +271,7 @@ def _fit_lines(
     evaluate: Callable[[Array], LineSums],
     chi_squared: Callable[[Array], Array],
     start: Array,
-    loss: Loss,
+    loss: GLMLoss,
     n_rows: float,
 ) -> tuple[Array, Array]:
     """Return the last coefficients of lines that minimise a convex loss, and their standard errors.
@@ -310,7 +303,7 @@ def _fit_lines(
         return coefficients, np.sqrt(variances)
     of_rows = 2 * sums.values
     # It is evaluated once, at the end: far from the minimiser it may be beyond the range of masks.
-    if sends_chi_squared(loss) and exists.all():
+    if loss.has_count_targets and exists.all():
         of_rows = chi_squared(lines)
     degrees_of_freedom = n_rows - lines.shape[1]
     if degrees_of_freedom <= 0:
@@ -369,7 +362,7 @@ def calibrate(outcome: Outcome) -> Array:
 def calibrations(
     evaluate: Callable[[Array], LineSums],
     chi_squared: Callable[[Array], Array],
-    loss: Loss,
+    loss: GLMLoss,
     centres: Array,
     units: Array,
     n_rows: float,
@@ -382,8 +375,8 @@ def calibrations(
         The sums of outcomes that are `scaled`, at lines of shape (q, k): an intercept beside the
         slope 1, or an intercept and a slope. It may ask clients on other machines.
     chi_squared : callable (lines) -> ndarray, shape (q,)
-        The mean of Pearson's chi-squared of a row, if the loss has one (`sends_chi_squared`).
-    loss : Loss
+        The mean of Pearson's chi-squared of a row, for counts.
+    loss : GLMLoss
         Of the outcomes: numbers have a residual variance, counts a dispersion, and labels 1.
     centres, units : ndarray, shape (q,)
         Of each outcome.

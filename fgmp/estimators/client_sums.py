@@ -16,7 +16,7 @@ from scipy import sparse
 from .._support.sparse_features import SparseFeatures
 from .._support.ties import with_exact_ties
 from ..data import Client
-from ..losses import Loss
+from ..losses import GLMLoss
 from ..method import Exchange, Method
 from ..sparse_model import Array, IndexArray, SparseModel
 from ..updates import UpdateSpec
@@ -375,7 +375,7 @@ class HeldOutLosses(ClientSums):
         squares = [weights @ (losses - losses[:, [j]]) ** 2 for j in range(self.n_models)]
         return np.vstack([weights @ losses, *squares])
 
-    def loss_in_unit(self, loss: Loss, predictions: Array, targets: Array) -> Array:
+    def loss_in_unit(self, loss: GLMLoss, predictions: Array, targets: Array) -> Array:
         """Return the loss of each row."""
         return np.asarray(loss.values(predictions, targets) / self.unit)
 
@@ -387,7 +387,7 @@ class HeldOutLosses(ClientSums):
         return losses, np.maximum(variances, 0)
 
     def of_held_out_rows(
-        self, client: Client, models: State, *numbers: Callable[[Loss, Array, Array], Array]
+        self, client: Client, models: State, *numbers: Callable[[GLMLoss, Array, Array], Array]
     ) -> tuple[list[Array], Array]:
         """Return numbers of each model on each row that is held out, and weights of these rows.
 

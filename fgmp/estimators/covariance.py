@@ -28,7 +28,7 @@ from ..dictionaries import StandardBasis
 from ..shared_support.newton import second_order
 from ..solvers import SecondOrderProblem
 from ..sparse_model import Array, IndexArray, SparseModel
-from .calibration import mean_chi_squared, sends_chi_squared
+from .calibration import mean_chi_squared
 from .client_sums import ROUNDING_OF_SHARES, ClientSums, State, Sum, join_digits, split_digits
 from .clients import Standardization
 from .selection_path import StandardizedClients
@@ -275,7 +275,7 @@ def coefficient_covariance(
         shares=settings.shares_beside_rows,
         n_rows=settings.n_rows,
         with_products=not why_not,
-        with_chi_squared=sends_chi_squared(settings.loss),
+        with_chi_squared=settings.loss.has_count_targets,
         masked=settings.parameters.secure,
     )
     state = session.query(method, clients.transport, (model,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import joblib
 import numpy as np
@@ -14,7 +14,7 @@ from scipy import sparse
 from .._support.sparse_features import SparseFeatures
 from .._support.tables import concatenate_rows, normalized_weights
 from ..data import Client, Federation, ProblemInfo, check_size
-from ..losses import Loss, PoissonLoss, SquaredLoss
+from ..losses import GLMLoss, PoissonLoss, SquaredLoss
 from ..method import Call, Method, Transport
 from ..simulation import LocalClients
 from ..sparse_model import Array, IndexArray
@@ -26,7 +26,7 @@ from .profiled_loss import ProfiledLoss
 from .weighted_loss import WeightedLoss
 
 # The losses of numbers that an estimator takes, by name.
-LOSSES_OF_NUMBERS: dict[str, type[Loss]] = {"squared": SquaredLoss, "poisson": PoissonLoss}
+LOSSES_OF_NUMBERS: dict[str, type[GLMLoss]] = {"squared": SquaredLoss, "poisson": PoissonLoss}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,7 +80,7 @@ def client_view(
     table: Any,
     part: TablePart,
     standardization: Standardization | None,
-    loss: Loss,
+    loss: GLMLoss,
     out: Array | None = None,
 ) -> Client:
     """Return rows of a table in the units of a standardization, or as they are, in float64.
@@ -124,7 +124,7 @@ def client_view(
     return Client(features, targets, loss_of_view(loss, standardization), part.index)
 
 
-def loss_of_view(loss: Loss, standardization: Standardization | None) -> Loss:
+def loss_of_view(loss: GLMLoss, standardization: Standardization | None) -> GLMLoss:
     """Return the loss of rows in the units of a standardization, without an intercept of theirs.
 
     Rows of the squared loss that are centred need none.
@@ -150,7 +150,7 @@ class FederatedTable(FitClients):
         At least 0.
     groups : ndarray of int, shape (n_rows,)
         The group of each row. A group with a row of positive weight is a client.
-    loss : Loss
+    loss : GLMLoss
         The loss of all clients.
     min_rows : int
         The smallest number of rows of a client that a sum may rest on.
@@ -165,7 +165,7 @@ class FederatedTable(FitClients):
         targets: Array,
         weights: Array,
         groups: IndexArray,
-        loss: Loss,
+        loss: GLMLoss,
         min_rows: int,
         counted: Array,
     ) -> None:
@@ -222,7 +222,7 @@ class FederatedTable(FitClients):
         if standardization is None:
             return RowsOfTable(self._features, parts, self.info)
 
-        loss = self.info.loss
+        loss = cast(GLMLoss, self.info.loss)
         offsets = np.append(0, np.cumsum([len(part.rows) for part in parts]))
         blocks: list[Array | None] = [None] * len(parts)
         if not self.is_sparse:
@@ -267,7 +267,7 @@ class RawTableClients:
         targets: Array,
         weights: Array,
         groups: IndexArray,
-        loss: Loss,
+        loss: GLMLoss,
         min_rows: int,
         counted: Array,
     ) -> None:
@@ -306,11 +306,11 @@ class RowsOfTable(Transport):
     def __init__(self, features: Any, parts: Sequence[TablePart], info: ProblemInfo) -> None:
         self._features = features
         self._parts = parts
-        self._loss = info.loss
+        self._loss = cast(GLMLoss, info.loss)
         self.weights = _weights_of(parts)
         self.info = replace(
             info,
-            loss=WeightedLoss(info.loss) if parts[0].is_weighted else info.loss,
+            loss=WeightedLoss(self._loss) if parts[0].is_weighted else self._loss,
             n_rows=[len(part.rows) for part in parts],
             client_ids=[part.index for part in parts],
             weights=self.weights,

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from .._support.displays import HistoryTable
-from ..losses import Loss
+from ..losses import GLMLoss
 from ..sparse_model import Array, IndexArray
 from .covariance import Covariance
 from .encoding import Encoding, category_keys, columns_of_names
@@ -80,11 +80,11 @@ class LinearModel(FitParameters, BaseEstimator):  # type: ignore[misc]
     fgmp_version_: str
     _training_data: TrainingData
 
-    def _targets(self, y: Array, weights: Array) -> tuple[Array, Loss, Array]:
+    def _targets(self, y: Array, weights: Array) -> tuple[Array, GLMLoss, Array]:
         """Return targets as the loss takes them, the loss, and the weights of the rows with it."""
         raise NotImplementedError(f"{type(self).__name__} has no _targets")
 
-    def _targets_of_fit(self, y: Array) -> tuple[Array, Loss]:
+    def _targets_of_fit(self, y: Array) -> tuple[Array, GLMLoss]:
         """Return targets as the loss of the fit takes them, and the loss."""
         raise NotImplementedError(f"{type(self).__name__} has no _targets_of_fit")
 

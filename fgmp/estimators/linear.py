@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._support.optional import needs
 from .._support.validation import check_option
-from ..losses import LogisticLoss, Loss, SoftmaxLoss
+from ..losses import GLMLoss, LogisticLoss, SoftmaxLoss
 from ..sparse_model import Array, IndexArray
 from .advice import advise_on_intercepts, has_own_intercepts
 from .bootstrap import Bootstrap, bootstrap_rows
@@ -32,7 +32,6 @@ from .inputs import targets_of_rows, validated, validated_targets, weights_of_ro
 from .internal_external import Validation, validate_rows
 from .own_intercepts import intercept_of_group
 from .performance import Performance, performance_of_rows
-from .profiled_loss import expected_targets
 from .report import FitReport, report_of
 from .summary import Summary, summarize
 from .training import fit_rows
@@ -654,7 +653,7 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
             group, or the common one if the group has none, of which a warning tells. Without groups
             all rows have the common one, and an AdviceWarning says so.
         """
-        return expected_targets(self._loss(), self._linear_predictions(X, groups))
+        return self._loss().expected_targets(self._linear_predictions(X, groups))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
         """Return the coefficient of determination R^2 of ``predict(X, groups)``.
@@ -677,16 +676,16 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         super()._check_parameters()
         check_option("loss", self.loss, tuple(LOSSES_OF_NUMBERS))
 
-    def _loss(self) -> Loss:
+    def _loss(self) -> GLMLoss:
         """Return the loss of the name."""
         return LOSSES_OF_NUMBERS[self.loss]()
 
-    def _targets_of_fit(self, y: Array) -> tuple[Array, Loss]:
+    def _targets_of_fit(self, y: Array) -> tuple[Array, GLMLoss]:
         """Return targets as the loss takes them, and the loss."""
         loss = self._loss()
         return loss.check_targets("y", y.astype(np.float64, copy=False)), loss
 
-    def _targets(self, y: Array, weights: Array) -> tuple[Array, Loss, Array]:
+    def _targets(self, y: Array, weights: Array) -> tuple[Array, GLMLoss, Array]:
         """Return the targets in float64, the loss, and the weights as they are."""
         targets, loss = self._targets_of_fit(y)
         if self.loss == "poisson" and not targets[weights > 0].any():
@@ -788,7 +787,7 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
             scores = np.column_stack([np.zeros_like(scores), scores])
         return np.asarray(log_softmax(scores, axis=1))
 
-    def _targets(self, y: Array, weights: Array) -> tuple[Array, Loss, Array]:
+    def _targets(self, y: Array, weights: Array) -> tuple[Array, GLMLoss, Array]:
         """Return signs, or codes from 0 for several classes; the loss; and weights with classes.
 
         A class whose rows all have the weight zero is left out.
@@ -806,7 +805,7 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
             weights = self._times_class_weights(weights, codes)
         return *self._targets_of_fit(y), weights
 
-    def _targets_of_fit(self, y: Array) -> tuple[Array, Loss]:
+    def _targets_of_fit(self, y: Array) -> tuple[Array, GLMLoss]:
         """Return signs, or codes from 0 for several classes, and the loss."""
         n_classes = len(self.classes_)
         codes = np.searchsorted(self.classes_, y).clip(max=n_classes - 1)

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from ..data import Client
-from ..losses import Loss
+from ..losses import GLMLoss
 from ..method import Transport
 from ..shared_support.newton import SecondOrder
 from ..sparse_model import Array, SparseModel
@@ -50,7 +50,8 @@ class OwnIntercepts(ClientSums):
     def intercept(self, client: Client, message: State) -> Array:
         """Return the intercept of a client and a one, at its index."""
         (model,) = message
-        own = intercept_of_rows(client.loss, client.predictions(model), client.targets)
+        loss = cast(GLMLoss, client.loss)
+        own = intercept_of_rows(loss, client.predictions(model), client.targets)
         update = np.zeros((self.n_outputs + 1, self.n_clients))
         if own.is_finite:
             update[:, client.client_id] = [*own.values, 1]
@@ -172,7 +173,7 @@ def intercepts_by_group(names: Sequence[Any], intercepts: Array) -> dict[Any, An
 
 
 def intercept_of_group(
-    loss: Loss, predictions: Array, targets: Array, weights: Array
+    loss: GLMLoss, predictions: Array, targets: Array, weights: Array
 ) -> float | Array:
     """Return the intercept of rows of one group, or raise a ValueError if they determine none."""
     taking_part = weights > 0

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._support.displays import frame_of, html_table, rows_of, text_table
 from .._support.validation import check_option
-from ..losses import LogisticLoss, Loss
+from ..losses import GLMLoss, LogisticLoss
 from ..sparse_model import Array, SparseModel
 from .advice import advise_on_intercepts
 from .calibration import LineSums, calibrations
@@ -335,7 +335,7 @@ def _of_all_rows(
 
 
 def _pooled_measures(
-    sums: Array, loss: Loss, centre: float, unit: float, n_rows: float
+    sums: Array, loss: GLMLoss, centre: float, unit: float, n_rows: float
 ) -> list[float]:
     """Return the measures before the calibration, from the sums of `PooledPerformance`."""
     *means, n_pairs, concordant, variance = sums.tolist()

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from scipy.special import expit, xlogy
+from scipy.special import xlogy
 
 from ..data import Client
-from ..losses import LogisticLoss, Loss, PoissonLoss, SoftmaxLoss, SquaredLoss
+from ..losses import GLMLoss, LogisticLoss, Loss, PoissonLoss, SoftmaxLoss, SquaredLoss
 from ..sparse_model import Array
 from .calibration import (
     LineSums,
@@ -46,7 +46,6 @@ from .client_sums import (
     log_roots,
     powers_of_two,
 )
-from .profiled_loss import expected_targets
 from .session import share_of
 from .small_cells import Counts, has_few_rows
 from .weighted_loss import split_weights
@@ -408,12 +407,11 @@ def means_of(outcome: Outcome, centre: float = 0.0) -> list[float]:
     the squared error of the probability.
     """
     predictor, targets, loss, *_ = outcome
+    predicted = loss.expected_targets(predictor)
     if loss.class_labels is not None:
-        predicted = expit(predictor)
         observed = targets > 0
         last = (predicted - observed) ** 2
     else:
-        predicted = expected_targets(loss, predictor)
         observed = targets
         last = (targets - centre) ** 2 if loss.is_quadratic else xlogy(targets, targets)
     numbers = [predicted, observed, loss.values(predictor, targets), last]
@@ -421,7 +419,7 @@ def means_of(outcome: Outcome, centre: float = 0.0) -> list[float]:
 
 
 def measures_before_calibration(
-    loss: Loss, means: Sequence[float], auc: tuple[float, float], centre: float = 0.0
+    loss: GLMLoss, means: Sequence[float], auc: tuple[float, float], centre: float = 0.0
 ) -> list[float]:
     """Return the measures of `MEASURES` but for the calibration.
 
@@ -430,7 +428,7 @@ def measures_before_calibration(
 
     Parameters
     ----------
-    loss : Loss
+    loss : GLMLoss
     means : sequence of float
         As `means_of` returns them.
     auc : tuple of float

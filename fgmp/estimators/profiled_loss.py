@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._support.linear_algebra import newton_length
-from ..losses import Expansion, Loss, PoissonLoss
+from ..losses import Expansion, GLMLoss, Loss
 from ..shared_support.newton import SecondOrder
 from ..sparse_model import Array
 from .wrapped_loss import WrappedLoss
@@ -56,26 +56,6 @@ class OwnIntercept(NamedTuple):
     is_finite: bool
 
 
-def has_log_link(loss: Loss) -> bool:
-    """Return whether a prediction is the logarithm of the expected target."""
-    while isinstance(loss, WrappedLoss):
-        loss = loss.loss
-    return isinstance(loss, PoissonLoss)
-
-
-def link(loss: Loss, mean: float) -> float:
-    """Return the prediction whose expected target is `mean`, for a loss of numbers."""
-    return float(np.log(mean)) if has_log_link(loss) else mean
-
-
-def expected_targets(loss: Loss, predictions: Array) -> Array:
-    """Return the expected targets of predictions, for a loss of numbers.
-
-    With the canonical link l' is the expected target minus the target.
-    """
-    return loss.derivative(predictions, np.zeros_like(predictions))
-
-
 def mean_loss(loss: Loss, predictions: Array, targets: Array) -> SecondOrder:
     """Return the mean loss to second order in a shift, for predictions of shape (n, n_outputs)."""
     n_outputs = predictions.shape[1]
@@ -103,7 +83,7 @@ def _row_curvatures(expansion: Expansion) -> Array:
 
 
 def own_intercept(
-    loss: Loss, predictions: Array, targets: Array, ridge: float = RIDGE
+    loss: GLMLoss, predictions: Array, targets: Array, ridge: float = RIDGE
 ) -> OwnIntercept:
     """Return the minimiser b of mean_j l(z_j + b, y_j) + ridge ||b||^2 / 2, by Newton's method.
 
@@ -111,7 +91,7 @@ def own_intercept(
 
     Parameters
     ----------
-    loss : Loss
+    loss : GLMLoss
         l, with its weights if rows have some.
     predictions : ndarray, shape (n_rows,) or (n_rows, n_outputs)
         z, without an intercept, and with means near zero.
@@ -125,9 +105,9 @@ def own_intercept(
     if loss.class_labels is None:
         # With the canonical link l' is the expected target minus the target: counts may be large,
         # and Newton steps from zero would be many.
-        at_one = np.full(len(z), link(loss, 1.0))
+        at_one = np.full(len(z), loss.link(np.ones(1)))
         mean = 1 - float(loss.derivative(at_one, targets).mean())
-        b[:] = link(loss, max(mean, ridge))
+        b[:] = loss.link(np.array([max(mean, ridge)]))
 
     def at(shift: Array) -> SecondOrder:
         return mean_loss(loss, z + shift, targets)
@@ -140,7 +120,7 @@ def best_shift(
     at: Callable[[Array], SecondOrder],
     start: Array,
     ridge: float,
-    loss: Loss,
+    loss: GLMLoss,
     settled: float = _SETTLED,
 ) -> tuple[Array, SecondOrder]:
     """Return the shift b that minimises a mean loss plus ridge ||b||^2 / 2, by Newton's method.
@@ -153,7 +133,7 @@ def best_shift(
         Where the steps begin.
     ridge : float
         Above 0.
-    loss : Loss
+    loss : GLMLoss
         If it does not change when the same number is added to all entries of b, the sum of these is
         that of the start.
     settled : float
@@ -168,10 +148,9 @@ def best_shift(
     current = at(b)
     moved = np.zeros_like(b)
     before = np.eye(len(b))
-    is_logarithm = has_log_link(loss)
     for _ in range(_MOST_STEPS):
         hessian = current.hessian + ridge * np.eye(len(b))
-        if is_logarithm and current.gradient[0] < current.hessian[0, 0]:
+        if loss.has_count_targets and current.gradient[0] < current.hessian[0, 0]:
             step = np.log1p(-current.gradient / current.hessian[0])  # exact, but for the ridge
         else:
             step = -np.linalg.solve(hessian, current.gradient + ridge * b)
@@ -180,7 +159,7 @@ def best_shift(
             step = step - step.mean()
         if np.abs(step).max() <= settled * (1 + np.abs(b - start).max()):
             return b + step, current
-        if not is_logarithm:
+        if not loss.has_count_targets:
             step = step * newton_length(moved, before, hessian, step)
         there, following = _damped(at, b, step, current, ridge)
         if following is None:
@@ -193,7 +172,7 @@ def best_shift(
 
 
 def intercept_of_rows(
-    loss: Loss, predictions: Array, targets: Array, ridge: float = RIDGE
+    loss: GLMLoss, predictions: Array, targets: Array, ridge: float = RIDGE
 ) -> OwnIntercept:
     """Return `own_intercept` for predictions of any level, as columns in their own units give."""
     level = predictions.mean(axis=0)
@@ -222,7 +201,7 @@ def _damped(
     return b, None
 
 
-def _is_determined(hessian: Array, loss: Loss, ridge: float) -> bool:
+def _is_determined(hessian: Array, loss: GLMLoss, ridge: float) -> bool:
     """Return whether the rows have curvature in all directions that matter to the loss."""
     eigenvalues = np.linalg.eigvalsh(hessian)[int(loss.is_shift_invariant) :]
     return bool(eigenvalues.min(initial=np.inf) > _LEAST_CURVATURE * ridge)
@@ -237,11 +216,11 @@ class ProfiledLoss(WrappedLoss):
 
     Parameters
     ----------
-    loss : Loss
+    loss : GLMLoss
         l, which all comes from that a shift does not change.
     """
 
-    loss: Loss
+    loss: GLMLoss
 
     has_coupled_rows = True
     # Not even if l is: least squares of the rows would leave the intercepts out.

@@ -2,12 +2,12 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from ..data import ProblemInfo
-from ..losses import Loss
+from ..losses import GLMLoss
 from ..run.joint_selection import PerBlock
 from ..selection import PerAtom, PerOutput, Selection
 from ..sparse_model import Array, SparseModel
@@ -120,9 +120,9 @@ class FitSettings:
         return self.parameters.private is not None
 
     @property
-    def loss(self) -> Loss:
+    def loss(self) -> GLMLoss:
         """The loss of the clients."""
-        return self.info.loss
+        return cast(GLMLoss, self.info.loss)
 
     @property
     def is_quadratic(self) -> bool:

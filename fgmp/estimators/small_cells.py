@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from ..losses import Loss
+from ..losses import GLMLoss
 from ..sparse_model import Array, IndexArray
 from .encoding import OTHER, RawTable, is_category, missing_in
 from .groups import preview
@@ -55,7 +55,7 @@ def is_small(counts: Any, min_rows: int) -> Array:
     return (np.asarray(counts) > 0) & (np.asarray(counts) < min_rows)
 
 
-def rows_of_classes(loss: Loss, targets: Array) -> IndexArray:
+def rows_of_classes(loss: GLMLoss, targets: Array) -> IndexArray:
     """Return the number of rows of each class, in the order of the labels; none for numbers."""
     labels = loss.class_labels
     if labels is None:
@@ -63,7 +63,7 @@ def rows_of_classes(loss: Loss, targets: Array) -> IndexArray:
     return np.asarray(np.count_nonzero(targets[:, None] == labels, axis=0))
 
 
-def has_few_rows(loss: Loss, targets: Array, min_rows: int) -> bool:
+def has_few_rows(loss: GLMLoss, targets: Array, min_rows: int) -> bool:
     """Return whether a client has fewer than `min_rows` rows, or of a class that it has."""
     is_rare = is_small(rows_of_classes(loss, targets), min_rows)
     return len(targets) < min_rows or bool(is_rare.any())
@@ -142,13 +142,13 @@ def fill_small_cells_of_groups(
 
 
 def rare_classes_of_groups(
-    loss: Loss, targets: Array, groups: IndexArray, min_rows: int
+    loss: GLMLoss, targets: Array, groups: IndexArray, min_rows: int
 ) -> list[tuple[int, int]]:
     """Return the groups and the classes, as indices, that have a row together, and few.
 
     Parameters
     ----------
-    loss : Loss
+    loss : GLMLoss
         Of labels; numbers have no classes.
     targets : ndarray, shape (n_rows,)
         As the loss takes them.

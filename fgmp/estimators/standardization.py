@@ -12,7 +12,6 @@ from ..sparse_model import Array
 from .client_sums import Moments, MomentsWithinClients, ObservedMeans, PooledMoments
 from .clients import Standardization
 from .encoding import Encoding, EncodingPlan
-from .profiled_loss import link
 from .session import Session
 from .settings import FitSettings
 
@@ -116,7 +115,9 @@ def _stats_of_moments(moments: PooledMoments, settings: FitSettings) -> Standard
         if settings.n_intercepts:
             target_centre = float(means[p])
     else:
-        null_intercept = _null_intercept(means[p:], settings)
+        # That of the model without features gives each class its share, or all rows their mean.
+        half_a_row = 1 / (2 * settings.n_rows)
+        null_intercept = settings.loss.link(np.maximum(means[p:], half_a_row))
 
     standardization = Standardization(
         # Targets whose deviations are rounding have nothing that a feature could explain.
@@ -132,20 +133,6 @@ def _stats_of_moments(moments: PooledMoments, settings: FitSettings) -> Standard
     if others is not None:
         others = others[:p]
     return StandardizationStats(standardization, is_constant, means, deviations, others)
-
-
-def _null_intercept(means: Array, settings: FitSettings) -> Array:
-    """Return the intercept of the model without features, shape (n_outputs,).
-
-    It gives each class its share of the rows, or all rows their mean.
-    """
-    half_a_row = 1 / (2 * settings.n_rows)
-    if settings.loss.class_labels is None:
-        return np.array([link(settings.loss, max(float(means[0]), half_a_row))])
-    logs = np.log(np.maximum(means, half_a_row))
-    if settings.n_outputs > 1:
-        return np.asarray(logs - logs.mean())
-    return np.diff(logs)
 
 
 def _as_subtracted(factors: Array, centre: Array, settings: FitSettings) -> tuple[Array, Array]:

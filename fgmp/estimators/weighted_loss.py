@@ -1,13 +1,13 @@
 """A loss whose rows have weights that rows of features cannot absorb."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from .._support.warnings import advise_once
 from ..data import Client
-from ..losses import Expansion, Loss, PoissonLoss
+from ..losses import Expansion, GLMLoss
 from ..sparse_model import Array
 from .profiled_loss import OwnIntercept, intercept_of_rows
 from .wrapped_loss import WrappedLoss
@@ -22,11 +22,11 @@ class WeightedLoss(WrappedLoss):
 
     Parameters
     ----------
-    loss : Loss
+    loss : GLMLoss
         l, which all comes from that does not depend on weights.
     """
 
-    loss: Loss
+    loss: GLMLoss
 
     # Not even if l is: a solver of (z - y)^2 / 2 would take the rows without their weights.
     is_quadratic = False
@@ -95,7 +95,7 @@ class WeightedTargets(NamedTuple):
 
     targets: Array
     weights: Array
-    loss: Loss
+    loss: GLMLoss
 
     def take(self, rows: Array) -> "WeightedTargets":
         """Return some of the rows."""
@@ -121,7 +121,9 @@ class WeightedTargets(NamedTuple):
         return own.values if predictions.ndim > 1 else own.values[0]
 
 
-def rows_counted(weights: Array, targets: Array | None = None, loss: Loss | None = None) -> Array:
+def rows_counted(
+    weights: Array, targets: Array | None = None, loss: GLMLoss | None = None
+) -> Array:
     """Return for each weight the number of rows that it stands for.
 
     Weights that are all whole numbers are numbers of rows, as `freq_weights` of statsmodels: a row
@@ -136,7 +138,7 @@ def rows_counted(weights: Array, targets: Array | None = None, loss: Loss | None
     return (weights > 0).astype(np.float64)
 
 
-def advise_on_rates(loss: Loss, targets: Array, sample_weight: Any = None) -> None:
+def advise_on_rates(loss: GLMLoss, targets: Array, sample_weight: Any = None) -> None:
     """Warn of counts that are not all whole, as rates are, and have no weights."""
     if sample_weight is None and _are_rates(loss, targets):
         advise_once(
@@ -147,9 +149,9 @@ def advise_on_rates(loss: Loss, targets: Array, sample_weight: Any = None) -> No
         )
 
 
-def _are_rates(loss: Loss, targets: Array) -> bool:
+def _are_rates(loss: GLMLoss, targets: Array) -> bool:
     """Return whether targets are counts over times: not all of them are whole."""
-    return isinstance(loss, PoissonLoss) and not _are_whole(targets)
+    return loss.has_count_targets and not _are_whole(targets)
 
 
 def _are_whole(numbers: Array) -> bool:
@@ -164,7 +166,7 @@ def split_weights(client: Client) -> WeightedTargets:
     """
     targets = client.targets
     weights = np.ones(len(targets))
-    loss = client.loss
+    loss = cast(GLMLoss, client.loss)
     if isinstance(loss, WeightedLoss):
         targets, weights = targets.T
         loss = loss.loss

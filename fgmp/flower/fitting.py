@@ -38,7 +38,7 @@ from ..estimators.small_cells import (
     fill_small_cells,
 )
 from ..estimators.weighted_loss import advise_on_rates
-from ..losses import LogisticLoss, Loss, SoftmaxLoss
+from ..losses import GLMLoss, LogisticLoss, SoftmaxLoss
 from ..method import Call, Method
 from ..recording import Run
 from ..sparse_model import Array
@@ -542,6 +542,8 @@ class _Sites(OverFlower):
         What the clients are asked for.
     """
 
+    loss: GLMLoss
+
     def __init__(
         self,
         estimator: SparseLinear,
@@ -740,7 +742,7 @@ def _n_training(n_rows: int, client_index: int, fold: Fold | None) -> int:
     return int((folds != fold.number).sum())
 
 
-def _loss_of(classes: Sequence[Any] | None, name: str) -> Loss:
+def _loss_of(classes: Sequence[Any] | None, name: str) -> GLMLoss:
     """Return the loss of labels, or the loss of numbers with a name."""
     if classes is None:
         return LOSSES_OF_NUMBERS[name]()

@@ -30,6 +30,7 @@ from .._support.validation import (
 )
 from ..data import Client, ProblemInfo
 from ..dictionaries import Atoms, Dictionary, StandardBasis, check_dictionary
+from ..losses import GLMLoss
 from ..method import Exchange, Method
 from ..solvers import RestrictedProblem, SecondOrderProblem, Solver, check_solver, minimise_on
 from ..sparse_model import Array, SparseModel
@@ -577,6 +578,8 @@ def _fraction_moved(x: Array, newton: NewtonStep, value: float) -> float:
 
 def _share_misclassified(problem: RestrictedProblem, predictions: Array) -> float:
     """Return the share of a client's rows on the wrong side; 1 for a loss that has no sides."""
+    if not isinstance(problem.loss, GLMLoss):
+        return 1.0
     margins = problem.loss.label_margins(predictions, problem.targets)
     return 1.0 if margins is None else float(np.mean(np.any(margins <= 0, axis=1)))
 
@@ -586,7 +589,10 @@ def _shares_moved(problem: RestrictedProblem, predictions: Array, step: Array) -
 
     All count as moved back if l falls nowhere.
     """
-    moves = problem.loss.recession_margins(predictions, problem.targets, problem.predictions(step))
+    loss = problem.loss
+    moves = None
+    if isinstance(loss, GLMLoss):
+        moves = loss.recession_margins(predictions, problem.targets, problem.predictions(step))
     if moves is None:
         return [1.0, 0.0]
     stays = max(_STAYS, float(np.sqrt(np.finfo(step.dtype).eps)))
