@@ -129,6 +129,7 @@ FEDERATIONS = {
         LABELLED.clients, [1.0, 2.0, 3.0]
     ).pooled(),
     r"loss is 'hinge'; expected one of": lambda: arrays(loss="hinge"),
+    r"loss is None; expected a loss object": lambda: arrays(loss=None),
     r"weights has 8 entries; expected one for each of 3 clients": lambda: arrays(weights=Y),
     r"weights\[1\] is -1; expected no negative weight": lambda: arrays(weights=[1, -1, 1]),
     r"truth has shape \(4,\); expected \(5,\)": lambda: arrays(truth=np.zeros(4)),

@@ -4,12 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from property_settings import repeatable
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, mean_squared_error
 
 import fgmp
 from fgmp import Overall
 from fgmp.dictionaries import StandardBasis
+from fgmp.losses import GLMLoss
 from fgmp.solvers import SecondOrderProblem, minimise_on
 from fgmp.sparse_model import SparseModel
 
@@ -138,3 +142,88 @@ def test_three_outputs_are_one_vector_in_a_block_diagonal_dictionary(approximati
     np.testing.assert_allclose(
         D.correlations(model).reshape(-1), block.correlations(vector), atol=1e-10
     )
+
+
+# What `GLMLoss` adds.
+
+
+def targets_and_means(loss, codes):
+    """Return targets of any loss from codes 0, 1 and 2, and their mean or the shares of classes."""
+    if isinstance(loss, fgmp.SoftmaxLoss):
+        return codes, np.bincount(codes, minlength=3) / len(codes)
+    if isinstance(loss, fgmp.LogisticLoss):
+        signs = np.where(codes > 0, 1.0, -1.0)
+        return signs, np.array([np.mean(signs < 0), np.mean(signs > 0)])
+    return codes.astype(float), codes.mean(keepdims=True)
+
+
+@repeatable(20)
+@given(more=st.lists(st.integers(0, 2), max_size=20))
+@pytest.mark.parametrize("loss", [*LOSSES.values(), fgmp.PoissonLoss()])
+def test_link_of_means_is_the_best_constant_and_expected_targets_go_back(loss, more):
+    """There the sum of all derivatives is zero, and what is expected is the mean that was seen."""
+    targets, means = targets_and_means(loss, np.array([0, 1, 2, *more]))
+    constant = loss.link(means)
+    assert constant.shape == (loss.n_outputs,)
+    z = np.broadcast_to(constant, (len(targets), loss.n_outputs))
+    if loss.n_outputs == 1:
+        z = z[:, 0]
+        np.testing.assert_allclose(loss.expected_targets(z), means[-1], rtol=1e-12)
+    np.testing.assert_allclose(loss.derivative(z, targets).mean(axis=0), 0, atol=1e-12)
+
+
+class SignLoss(fgmp.Loss):
+    """The logistic loss again, by a user who says nothing of margins."""
+
+    is_binary = True
+
+    def values(self, predictions, targets):
+        return np.logaddexp(0, -targets * predictions)
+
+    def derivative(self, predictions, targets):
+        return -targets / (1 + np.exp(targets * predictions))
+
+    def curvature(self, predictions, targets, direction):
+        return direction / (2 + 2 * np.cosh(predictions))
+
+
+class SignLossWithMargins(SignLoss, GLMLoss):
+    """The same, by a user who does."""
+
+    def label_margins(self, predictions, targets):
+        return (targets * predictions)[:, None]
+
+
+def method_with(ridge):
+    solver = fgmp.NewtonOnSupport(steps=8, ridge=ridge)
+    return fgmp.SharedSupportGradMP(2, solver=solver)
+
+
+@pytest.mark.parametrize("loss", [SignLoss(), SignLossWithMargins()])
+def test_newton_on_support_takes_a_loss_of_a_user(loss, backend):
+    """With margins or without, it finds what it finds with the logistic loss of the package."""
+    rng = np.random.default_rng(0)
+    As = rng.standard_normal((4, 60, 5))
+    ys = np.sign(As[:, :, 1] - As[:, :, 3] + rng.logistic(size=(4, 60)))
+    found, expected = (
+        fgmp.simulate(method_with(0), fgmp.Federation.from_arrays(As, ys, each), 2, rng=0).x
+        for each in (loss, fgmp.LogisticLoss())
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert np.count_nonzero(found) == 2
+
+
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+def test_only_a_loss_with_margins_tells_that_rows_are_separated():
+    """A loss without them is fitted as far as its steps go; a ridge bounds both."""
+    A = np.array([[1.0, 0.0], [-1.0, 0.5], [2.0, -0.5], [-2.0, 0.0]])
+    federations = {
+        kind: fgmp.Federation.from_arrays([A], [[1, -1, 1, -1]], kind())
+        for kind in (SignLoss, SignLossWithMargins)
+    }
+    with pytest.raises(ValueError, match="separated without error"):
+        fgmp.simulate(method_with(0), federations[SignLossWithMargins], 1, rng=0)
+    far = fgmp.simulate(method_with(0), federations[SignLoss], 1, rng=0).x
+    for federation in federations.values():
+        near = fgmp.simulate(method_with(0.1), federation, 1, rng=0).x
+        assert np.linalg.norm(near) < np.linalg.norm(far) < np.inf

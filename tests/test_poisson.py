@@ -13,7 +13,6 @@ from sklearn.linear_model import PoissonRegressor
 from sklearn.metrics import mean_poisson_deviance
 
 import fgmp
-from fgmp.estimators.profiled_loss import expected_targets
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 LOSS = fgmp.PoissonLoss()
@@ -69,9 +68,9 @@ def test_no_prediction_overflows(dtype):
 def test_expected_counts_are_exponentials_and_finite_for_every_prediction():
     """To the last bit up to exp(40), beyond every count; then they grow by the derivative of l."""
     z = np.linspace(-50, 40, 1001)
-    np.testing.assert_array_equal(expected_targets(LOSS, z), np.exp(z))
+    np.testing.assert_array_equal(LOSS.expected_targets(z), np.exp(z))
     beyond = np.array([40.0, 41.0, 1e3, 1e100])
-    means = expected_targets(LOSS, beyond)
+    means = LOSS.expected_targets(beyond)
     assert np.isfinite(means).all() and (np.diff(means) > 0).all()
     np.testing.assert_array_equal(means - 3, LOSS.derivative(beyond, np.full(4, 3.0)))
 

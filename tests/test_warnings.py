@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 
 import fgmp
 from fgmp._support.warnings import suppress_advice, warn_user
+from fgmp.losses import GLMLoss
 
 
 def advice_of(method, fed, rounds=3, **options):
@@ -271,7 +272,7 @@ class SquaredHinge(fgmp.Loss):
         return direction * (targets * predictions < 1)
 
 
-class Exponential(fgmp.Loss):
+class Exponential(GLMLoss):
     """A loss of labels that has none."""
 
     is_binary = True

@@ -1,4 +1,4 @@
-"""Losses around other losses: whatever `Loss` has or will have is that of the loss inside."""
+"""Losses around other losses: whatever a loss has or will have is that of the loss inside."""
 
 import inspect
 
@@ -10,7 +10,7 @@ import fgmp
 from fgmp.estimators.profiled_loss import ProfiledLoss
 from fgmp.estimators.weighted_loss import WeightedLoss
 from fgmp.estimators.wrapped_loss import WrappedLoss
-from fgmp.losses import Loss
+from fgmp.losses import GLMLoss, Loss
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
@@ -38,8 +38,9 @@ def test_every_loss_around_another_is_a_wrapped_loss():
     assert all(issubclass(kind, WrappedLoss) for kind in WRAPPERS)
 
 
+@pytest.mark.parametrize("base", [Loss, GLMLoss])
 @pytest.mark.parametrize("wrapper", WRAPPERS)
-def test_member_that_a_loss_gets_later_is_passed_on(wrapper, monkeypatch):
+def test_member_that_a_loss_gets_later_is_passed_on(wrapper, base, monkeypatch):
     """An attribute, a property and a method: the wrapper answers with those of the loss inside."""
 
     class Late(fgmp.PoissonLoss):
@@ -49,12 +50,12 @@ def test_member_that_a_loss_gets_later_is_passed_on(wrapper, monkeypatch):
         def late_method(self, number):
             return number + 1
 
-    monkeypatch.setattr(Loss, "late", "default", raising=False)
-    monkeypatch.setattr(Loss, "late_property", property(lambda self: "default"), raising=False)
-    monkeypatch.setattr(Loss, "late_method", lambda self, number: number, raising=False)
+    monkeypatch.setattr(base, "late", "default", raising=False)
+    monkeypatch.setattr(base, "late_property", property(lambda self: "default"), raising=False)
+    monkeypatch.setattr(base, "late_method", lambda self, number: number, raising=False)
 
     class Defined(wrapper):
-        """A wrapper that is defined when `Loss` has them."""
+        """A wrapper that is defined when the base has them."""
 
     for wrapped in (Defined(Late()), Defined(Defined(Late()))):
         assert wrapped.late == "inside"
@@ -67,9 +68,9 @@ def test_member_that_a_loss_gets_later_is_passed_on(wrapper, monkeypatch):
 def test_member_is_overridden_or_that_of_the_loss_inside(wrapper, loss):
     """Methods that take targets are overridden, because those of a wrapper differ."""
     wrapped = wrapper(loss)
-    for name in (name for name in vars(Loss) if not name.startswith("_")):
+    for name in (name for name in dir(GLMLoss) if not name.startswith("_")):
         overridden = any(name in vars(kind) for kind in (wrapper, WrappedLoss))
-        member = inspect.getattr_static(Loss, name)
+        member = inspect.getattr_static(GLMLoss, name)
         if inspect.isfunction(member) and name != "check_targets":
             takes_targets = "targets" in inspect.signature(member).parameters
             assert overridden or not takes_targets, name
