@@ -108,11 +108,6 @@ class Client:
         """Shape of a model x."""
         return self.loss.model_shape(self.n_features)
 
-    @cached_property
-    def n_outputs(self) -> int:
-        """Number of columns of a model: 1 if it is a vector."""
-        return math.prod(self.model_shape[1:])
-
     def columns(self, atoms: IndexArray) -> Array:
         """Return the columns of A_i of some atoms, by index, dense, shape (n_samples, k)."""
         return self.features.take(atoms, axis=1)

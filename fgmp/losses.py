@@ -119,14 +119,10 @@ class Loss(ABC):
 
         A loss overrides this if its values and derivatives have a computation in common.
         """
-
-        def curvature(direction: Array) -> Array:
-            return self.curvature(predictions, targets, direction)
-
         return Expansion(
             values=self.values(predictions, targets),
             derivative=self.derivative(predictions, targets),
-            curvature=curvature,
+            curvature=partial(self.curvature, predictions, targets),
         )
 
     @property

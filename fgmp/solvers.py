@@ -104,7 +104,7 @@ class RestrictedProblem:
     @classmethod
     def of(cls, client: Client, merged: IndexArray, dictionary: Atoms) -> Self:
         """Return the problem of a client, whose features are A_i Psi, on merged positions."""
-        n_outputs = client.n_outputs
+        n_outputs = client.loss.n_outputs
         if n_outputs == 1:
             columns = client.columns(merged)
             indices = np.arange(len(merged))

@@ -69,7 +69,7 @@ def problem_of(name, weighted):
         y = np.column_stack([y, rng.uniform(0.5, 1.5, 40)])
         loss = WeightedLoss(loss)
     client = fgmp.Client(A, y, ProfiledLoss(loss))
-    n_outputs = client.n_outputs
+    n_outputs = client.loss.n_outputs
     return (
         SecondOrderProblem.of_problem(
             RestrictedProblem.of(client, np.arange(3 * n_outputs), fgmp.StandardBasis())

@@ -120,7 +120,7 @@ class GradientProducts(ClientSums):
         if self.with_chi_squared:
             squares.append(mean_chi_squared(problem.expansion(predictions)))
         if self.with_products:
-            is_slope = model.support >= self.n_intercepts * client.n_outputs
+            is_slope = model.support >= self.n_intercepts * client.loss.n_outputs
             gradient = gradient + self.ridge * is_slope * coefficients
             scale = self.n_counted * share_of(client, self.shares, self.n_rows)
             squares.extend(scale * upper_half(np.outer(gradient, gradient)))
