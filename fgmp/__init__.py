@@ -26,13 +26,18 @@ fit a table
     `FedGradMPClassifier`, `FedGradMPRegressor`: scikit-learn estimators; ``fgmp.estimators`` has
     what they return, such as a `Bootstrap`
 make a federation
-    ``Federation.from_arrays``, ``Federation.from_frame``, `make_sparse_regression`,
+    `Federation`, by ``from_arrays`` or ``from_frame``; `make_sparse_regression`,
     `digits_by_writer`; ``fgmp.datasets`` has downloads and clips
+choose a loss
+    `SquaredLoss`, `LogisticLoss`, `SoftmaxLoss`, `PoissonLoss`
 choose a method
     `FedGradMP`, `SharedSupportGradMP` (for clients with few rows); to compare with: `FedAvg`,
     `FedHT`, `FedIterHT`, `FedMid`, `FedDualAvg`, `FastFedDualAvg`
+choose how a client minimises
+    `Exact`, `GradientDescent`, `Newton`, `SGD`
 run it
-    `simulate`, `polish`, `tune`; `backend` chooses between compiled and readable code
+    `simulate`, `polish`, `tune`; `backend` chooses between compiled and readable code; warnings of
+    a run are of the category `AdviceWarning`
 look at it
     `History`, `Bar`, ``result.history``, ``result.best``, `accuracy_on`
 stop, keep and resume it
@@ -44,12 +49,16 @@ decide what the server sees, and what it does with it
     `Mean`, `Median`, `TrimmedMean`, `SecureSum`, `GaussianNoise` (with its `Ledger`)
 try failing clients
     `Faulty` with `DropOut` and `Corrupted`
-add a loss, a method, a solver
-    `Loss`, `Method` with `Exchange` and `UpdateSpec`, `Solver`
+add your own
+    `Loss`, `Method` with `Exchange` and `UpdateSpec`, `Solver`, `Aggregator`, `Callback`,
+    `Transport`
 deploy
     ``fgmp.flower``: the same over machines; on the command line ``fgmp predict``, ``fgmp data``
 what the theory says of your data
     ``fgmp.theory``
+
+Some classes are documented in their modules alone, such as `fgmp.recording.Result`, which a run
+returns, or `fgmp.selection.Selection`, the base of what is counted; ``fgmp.Result`` works, too.
 
 ``import fgmp`` loads the algorithm, and with it NumPy and SciPy only; all other names are
 imported at their first use, and a message says what to install if a package is missing. With Numba
@@ -120,21 +129,34 @@ run asks ``fast`` for a kernel:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+# `X as X` is a name that few people type: it works, and its module documents it.
 from ._support.warnings import AdviceWarning
-from .aggregation import Aggregator, ClientSampler, Mean, Median, PrivacyMechanism, TrimmedMean
+from .aggregation import Aggregator, Mean, Median, TrimmedMean
+from .aggregation import ClientSampler as ClientSampler
+from .aggregation import PrivacyMechanism as PrivacyMechanism
 from .backends import backend
 from .baselines import FastFedDualAvg, FedAvg, FedDualAvg, FedHT, FedIterHT, FedMid
-from .data import Client, Federation, ProblemInfo
-from .dictionaries import Atoms, Dictionary, StandardBasis
+from .data import Client as Client
+from .data import Federation
+from .data import ProblemInfo as ProblemInfo
+from .dictionaries import Atoms as Atoms
+from .dictionaries import Dictionary, StandardBasis
 from .fedgradmp import FedGradMP
 from .losses import LogisticLoss, Loss, PoissonLoss, SoftmaxLoss, SquaredLoss
 from .method import Exchange, Method, Transport
-from .recording import Callback, History, RecordedModel, Result, Run
-from .selection import PerAtom, PerOutput, Selection
-from .simulation import LocalClients, simulate
-from .solvers import SGD, Exact, GradientDescent, Newton, RestrictedProblem, Solver
-from .sparse_model import SparseModel
-from .updates import RejectReason, UpdateSpec
+from .recording import Callback, History
+from .recording import RecordedModel as RecordedModel
+from .recording import Result as Result
+from .recording import Run as Run
+from .selection import PerAtom, PerOutput
+from .selection import Selection as Selection
+from .simulation import LocalClients as LocalClients
+from .simulation import simulate
+from .solvers import SGD, Exact, GradientDescent, Newton, Solver
+from .solvers import RestrictedProblem as RestrictedProblem
+from .sparse_model import SparseModel as SparseModel
+from .updates import RejectReason as RejectReason
+from .updates import UpdateSpec
 
 if TYPE_CHECKING:
     from . import datasets as datasets
@@ -152,9 +174,12 @@ if TYPE_CHECKING:
     from .run.metrics import accuracy_on
     from .run.tuning import tune
     from .shared_support.method import SharedSupportGradMP
-    from .shared_support.newton import LocalSteps, NewtonOnSupport, SupportSolver
+    from .shared_support.newton import LocalSteps as LocalSteps
+    from .shared_support.newton import NewtonOnSupport as NewtonOnSupport
+    from .shared_support.newton import SupportSolver as SupportSolver
     from .shared_support.polishing import polish
-    from .shared_support.sketches import CountSketch, LargestEntries
+    from .shared_support.sketches import CountSketch as CountSketch
+    from .shared_support.sketches import LargestEntries as LargestEntries
 
 __version__ = "0.2.0"
 
@@ -162,14 +187,10 @@ __all__ = [
     "SGD",
     "AdviceWarning",
     "Aggregator",
-    "Atoms",
     "Bar",
     "Callback",
     "Checkpoint",
-    "Client",
-    "ClientSampler",
     "Corrupted",
-    "CountSketch",
     "Dictionary",
     "DropOut",
     "Exact",
@@ -188,38 +209,24 @@ __all__ = [
     "GaussianNoise",
     "GradientDescent",
     "History",
-    "LargestEntries",
     "Ledger",
-    "LocalClients",
-    "LocalSteps",
     "LogisticLoss",
     "Loss",
     "Mean",
     "Median",
     "Method",
     "Newton",
-    "NewtonOnSupport",
     "Overall",
     "PerAtom",
     "PerBlock",
     "PerOutput",
     "PoissonLoss",
-    "PrivacyMechanism",
-    "ProblemInfo",
-    "RecordedModel",
-    "RejectReason",
-    "RestrictedProblem",
-    "Result",
-    "Run",
     "SecureSum",
-    "Selection",
     "SharedSupportGradMP",
     "SoftmaxLoss",
     "Solver",
-    "SparseModel",
     "SquaredLoss",
     "StandardBasis",
-    "SupportSolver",
     "Transport",
     "TrimmedMean",
     "UpdateSpec",

@@ -16,6 +16,21 @@ import fgmp
 from fgmp.dictionaries import StandardBasis
 from fgmp.method import Exchange, Method
 
+# Public names: those that `dir(fgmp)` lists, and all others of 0.2, which keep working.
+
+NAMES_OF_0_2 = """
+    AdviceWarning Aggregator Atoms Bar Callback Checkpoint Client ClientSampler Corrupted CountSketch
+    Dictionary DropOut Exact Exchange FastFedDualAvg Faulty FedAvg FedDualAvg FedGradMP
+    FedGradMPClassifier FedGradMPRegressor FedHT FedIterHT FedMid Federation GaussianNoise
+    GradientDescent History LargestEntries Ledger LocalSteps LogisticLoss Loss Mean Median Method
+    Newton NewtonOnSupport Overall PerAtom PerOutput PrivacyMechanism ProblemInfo RecordedModel
+    RejectReason RestrictedProblem Result Run SGD SecureSum Selection SharedSupportGradMP SoftmaxLoss
+    Solver SparseModel SquaredLoss StandardBasis SupportSolver Transport TrimmedMean UpdateSpec
+    accuracy_on backend digits_by_writer gaussian_dictionary ksvd make_sparse_regression polish
+    simulate stop_at stop_when_stalled tune
+""".split()
+PUBLIC_NAMES = sorted({*NAMES_OF_0_2, "LocalClients", *fgmp.__all__})
+
 # Methods. The options of a call replace the defaults.
 
 LOCAL_STEPS = {"learning_rate": 0.05, "local_iterations": 2, "batch_size": 10}

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from cases import PUBLIC_NAMES
 
 import fgmp
 
@@ -21,10 +22,11 @@ EXAMPLES = {
 PLAIN = subprocess.run(
     [sys.executable, "-c", "import fgmp; print(*vars(fgmp))"], capture_output=True, text=True
 ).stdout
-PACKAGES = ["fgmp", "fgmp.datasets", "fgmp.estimators", "fgmp.flower", "fgmp.theory"]
+PACKAGES = ["fgmp.datasets", "fgmp.estimators", "fgmp.flower", "fgmp.theory"]
 PUBLIC = [
     f"{package}.{name}" for package in PACKAGES for name in importlib.import_module(package).__all__
 ]
+PUBLIC += [f"fgmp.{name}" for name in PUBLIC_NAMES]
 # What one reads early on, too, and is no public name of its own.
 PUBLIC += ["fgmp.Federation.from_arrays", "fgmp.run.serialization.to_json"]
 # Packages of an extra that an example uses; without them it cannot run.

@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pictures_of_reference
 import pytest
+from cases import PUBLIC_NAMES
 from click.testing import CliRunner
 
 import fgmp
@@ -134,8 +135,7 @@ def test_each_link_of_a_page_leads_to_a_file():
 
 def test_each_public_name_stands_in_the_reference():
     """With a link to its page."""
-    packages = (fgmp, fgmp.flower)
-    wanted = {name for package in packages for name in package.__all__}
+    wanted = {*PUBLIC_NAMES, *fgmp.flower.__all__}
     linked = set(re.findall(r"{py:(?:class|func)}`[^`]*<[\w.]*\.(\w+)>`", REFERENCE))
     assert wanted - linked == set()
 
