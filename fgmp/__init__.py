@@ -77,9 +77,9 @@ Transactions on Information Theory 70(6), 2024; "the paper" is this one in all f
         Lambda    = approx_tau(b), and x = Pi_R P_Lambda b, with a ball of radius R if there is one
     the server keeps tau atoms of the weighted mean of what comes back, within the ball: x_{t+1}
 
-with tau, the `sparsity`, the number of atoms of a model, P_Lambda the projection onto the span of
-the atoms Lambda, and Pi_R that onto the ball. `FedGradMP.client_update` and `server_update` have
-the lines of a client and of the server, and `simulation.run_round` goes from one to the other.
+Here tau is the number of atoms of a model, its `sparsity`; P_Lambda is the projection onto the span
+of the atoms Lambda, and Pi_R the projection onto the ball. `FedGradMP.client_update` has the lines
+of a client, `server_update` that of the server, and `simulation.run_round` calls both.
 **The files at the top of the package are the algorithm**, and import no folder but ``_support``:
 validation, warnings, linear algebra, and nothing about supports. To follow it from the data up to
 `simulate`, read in this order:
@@ -98,12 +98,12 @@ validation, warnings, linear algebra, and nothing about supports. To follow it f
 12. `simulation.py`: the clients of this process, a round, `simulate`
 
 `simulate` calls the `client_update` of an exchange through `run_round`,
-`PrivacyMechanism.run_and_collect`, `LocalClients.run_clients` and `Call.update_of`; or not at all,
-if `run_clients` finds a compiled kernel that does the same (`backends.py`). The last file is
-`baselines.py`, the methods to compare with.
+`PrivacyMechanism.run_and_collect`, `LocalClients.run_clients` and `Call.update_of`. If
+`run_clients` finds a compiled kernel that does the same, it calls that (`backends.py`). The last
+file is `baselines.py`, the methods to compare with.
 
-The folders below are for particular needs. The files above import none of them, but that the first
-run asks ``fast`` for a kernel:
+The folders below are for particular needs. The files above import none of them, except that the
+first run asks ``fast`` for a kernel:
 
 ``run``
     callbacks, faults, a grid search, metrics, two more selections, messages and methods as JSON

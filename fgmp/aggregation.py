@@ -9,8 +9,8 @@ docs/promises.md says what each onlooker sees, with other mechanisms, too.
 
 In a simulation, data and server are in one process. `for_run`, `check_method` and `visible_info`
 get the true `ProblemInfo`; the advice at the end of a run, checkpoints and callbacks can reach the
-rows themselves. The functions of a method for the server are given none of this: `client_update`
-is given the rows of one client, and `products` of the dictionary, once, those of all.
+rows themselves. The functions of a method for the server get none of this. `client_update` gets the
+rows of one client, and `products` of the dictionary gets, once, the rows of all.
 
 `Mean` is the default. A few adversarial clients cannot move `Median` and `TrimmedMean` far: these
 aggregate every coordinate of the updates by itself, with the weights p_i of the clients whose
@@ -98,9 +98,9 @@ class PrivacyMechanism:
 
     @property
     def secret(self) -> bytes:
-        """What a checkpoint has to keep, empty if there is nothing.
+        """What a checkpoint has to keep; empty if there is nothing.
 
-        A run that resumes with it releases no more than if it had never ended.
+        With it a run that is resumed releases no more than one that never ended.
         """
         return b""
 
@@ -196,7 +196,7 @@ class Mean(Aggregator):
     """The weighted mean sum_i p_i x_i / sum_i p_i over the accepted updates; the default.
 
     It is the paper's mean if all clients answer. For a cohort Algorithm 2 prints sum_i p_i x_i; the
-    proof takes the mean over the cohort, which this is if all p_i are 1/N.
+    proof takes the mean over the cohort, which is this one if all p_i are 1/N.
 
     A single client that sends a large update decides the model: see `Median` and `TrimmedMean`.
 
@@ -240,7 +240,7 @@ class _CoordinatewiseAggregator(Aggregator):
     def __call__(self, updates: Updates) -> Array:
         """Return the aggregate. A coordinate that a sparse update does not have is zero.
 
-        Raise a ValueError for sums: the coordinatewise median of Hessians is no Hessian.
+        Raise a ValueError for updates that may only be averaged, such as Hessians.
         """
         if updates.update_spec.mean_only:
             raise ValueError(
@@ -254,9 +254,9 @@ class _CoordinatewiseAggregator(Aggregator):
 class Median(_CoordinatewiseAggregator):
     """The weighted median of each coordinate.
 
-    It stays in the range of the other updates, whatever clients with less than half of the weight
-    send. With equal weights it is `numpy.median`. A coordinate of sparse models is nonzero only if
-    clients with at least half of the weight have it, which is a vote on the support. If honest
+    Whatever clients with less than half of the weight send, it stays in the range of the other
+    updates. With equal weights it is `numpy.median`. A coordinate of sparse models is nonzero only
+    if clients with at least half of the weight have it, which is a vote on the support. If honest
     clients select different atoms, few coordinates are left.
 
     Examples
@@ -321,10 +321,10 @@ class TrimmedMean(_CoordinatewiseAggregator):
         columns = _sort_columns(values, weights)
         first = np.maximum(columns.begins, self.share)
         last = np.minimum(columns.ends, 1 - self.share)
-        inside = np.clip(last - first, 0, None)
-        # What is cut has weight zero exactly: times 1e300 a trace of rounding decides the mean.
-        inside[inside <= _ROUNDING] = 0
-        return np.asarray(np.einsum("ij,ij->j", inside / inside.sum(axis=0), columns.values))
+        kept = np.clip(last - first, 0, None)
+        # What is cut gets weight zero exactly: rounding times 1e300 would decide the mean.
+        kept[kept <= _ROUNDING] = 0
+        return np.asarray(np.einsum("ij,ij->j", kept / kept.sum(axis=0), columns.values))
 
 
 class _SortedColumns(NamedTuple):

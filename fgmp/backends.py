@@ -4,7 +4,7 @@ A method is written once, to be read: the `client_update` of its exchange is the
 computes the same for a whole cohort in one compiled call, and is registered for the functions that
 it replaces. A class that overrides one of them has another function, and therefore finds no kernel.
 The files at the top do not import the kernels: the first run that looks for one imports their
-module by its name. A run that is over sooner than a kernel is compiled goes without one.
+module by its name. A run that would end before a kernel is compiled goes without one.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _HAS_NUMBA = find_spec("numba") is not None
 
 _chosen_backend: ContextVar[str] = ContextVar("fgmp_backend", default="auto")
 
-# The most that a short run has of local iterations, at all clients together, and of numbers that
-# these read. Its reference implementation takes some tenths of a second, compilation some seconds.
+# A short run has at most so many local iterations, at all clients together, which read at most so
+# many numbers. The reference takes some tenths of a second for it, and compilation some seconds.
 _FEW_ITERATIONS = 500
 _FEW_NUMBERS = 1e7
 
@@ -48,12 +48,12 @@ def backend(name: str) -> Iterator[None]:
         "compiled": the compiled kernel if there is one for the method, the loss and the data, else
         the reference implementation, as for clients whose system of equations is nearly singular.
         "reference": the reference implementation, a method's `client_update`, which can be read and
-        which a debugger can step through. "auto", which is the default: "reference" for a short
-        run, for which it would take longer to compile a kernel the first time, else "compiled". A
-        run is short if its clients take at most 500 local iterations in all its rounds together,
-        and read at most ten million numbers of their rows in these; with noise no run is, because
-        numbers of rows are data. The numbers are the same but for rounding. `Result.backend` says
-        what was used, and `Result.fallbacks` why.
+        which a debugger can step through. "auto", the default: "reference" for a short run, because
+        to compile a kernel the first time would take longer, else "compiled". A run is short if its
+        clients take at most 500 local iterations in all its rounds together, and read at most ten
+        million numbers of their rows for these. With noise no run is short, because numbers of rows
+        are data. Results are the same up to rounding. `Result.backend` says what was used, and
+        `Result.fallbacks` why.
 
     Raises
     ------
@@ -121,8 +121,8 @@ class Kernel(NamedTuple):
     Attributes
     ----------
     compute : (method, federation, derived, call, message, cohort) -> KernelUpdates, or None
-        `derived` is that of the `BackendRecord`. It returns None if Numba cannot compile it, and
-        has computed nothing then.
+        `derived` is that of the `BackendRecord`. If Numba cannot compile the kernel, it returns
+        None and has computed nothing.
     steps : mapping of str to function
         What the class of a method must have under these names: the functions that `client_update`
         calls, as the kernel was written for them.
@@ -156,15 +156,15 @@ def kernel(
     """Register the decorated function as the `compute` of a `Kernel` for `client_update`."""
 
     def register(compute: Any) -> Any:
-        entries = _KERNELS.setdefault(client_update, [])
-        entries.append(Kernel(compute, steps, losses, when))
+        kernels = _KERNELS.setdefault(client_update, [])
+        kernels.append(Kernel(compute, steps, losses, when))
         return compute
 
     return register
 
 
 def is_short_run(method: Any, info: ProblemInfo, rounds: int, cohort_size: int) -> bool:
-    """Return whether a run is over sooner than a kernel is compiled, by the size of the problem."""
+    """Return whether a run ends before a kernel is compiled, judging by the size of the problem."""
     # Methods that have kernels count local iterations; all others run the reference anyway.
     iterations = rounds * cohort_size * getattr(method, "local_iterations", 1)
     numbers_of_client = sum(info.n_rows) / len(info.n_rows) * prod(info.model_shape)
@@ -174,34 +174,34 @@ def is_short_run(method: Any, info: ProblemInfo, rounds: int, cohort_size: int) 
 def find_kernel(client_update: Any, federation: Federation, is_short: bool) -> Kernel | str:
     """Return the kernel for the client's part of an exchange, or the reason why there is none.
 
-    `is_short` is that of `is_short_run`.
+    `is_short` is what `is_short_run` says of the run.
     """
     chosen = _chosen_backend.get()
     if chosen == "reference":
         return "reference backend chosen"
 
     import_module(_MODULE_OF_KERNELS)
-    # A function of a module, or a lambda, is no method's.
+    # A function of a module, or a lambda, belongs to no method.
     method = getattr(client_update, "__self__", None)
     function = getattr(client_update, "__func__", None)
-    entries = _KERNELS.get(function, [])
-    if not entries:
+    kernels = _KERNELS.get(function, [])
+    if not kernels:
         return "no kernel for this method"
 
-    entries = [entry for entry in entries if _has_steps(type(method), entry.steps)]
-    if not entries:
+    kernels = [one for one in kernels if _has_steps(type(method), one.steps)]
+    if not kernels:
         return "overridden step"
 
-    entries = [entry for entry in entries if type(federation.loss) in entry.losses]
-    if not entries:
+    kernels = [one for one in kernels if type(federation.loss) in one.losses]
+    if not kernels:
         return "no kernel for this loss"
 
-    entries = [entry for entry in entries if entry.when(method, federation)]
-    if not entries:
+    kernels = [one for one in kernels if one.when(method, federation)]
+    if not kernels:
         return "no kernel for these options or data"
     if chosen == "auto" and is_short:
         return "short run"
-    return entries[0] if _HAS_NUMBA else "numba is missing"
+    return kernels[0] if _HAS_NUMBA else "numba is missing"
 
 
 def _has_steps(method_class: type, steps: Mapping[str, Any]) -> bool:

@@ -62,7 +62,7 @@ class Baseline(Method):
         check_selection(self.selection)
 
     def check(self, info: ProblemInfo) -> None:
-        """Raise a ValueError if the parameters do not fit a problem of that info."""
+        """Raise a ValueError if the parameters do not fit a problem."""
         self.selection.check(None, info.model_shape)
         warn_of_small_batches(self.batch_size, info.n_rows)
 
@@ -166,7 +166,7 @@ class FedHT(FedAvg):
         validate_integer_field(self, "sparsity")
 
     def check(self, info: ProblemInfo) -> None:
-        """Raise a ValueError if the parameters do not fit a problem of that info."""
+        """Raise a ValueError if the parameters do not fit a problem."""
         self.selection.check(self.sparsity, info.model_shape)
         super().check(info)
 
@@ -259,8 +259,8 @@ class FedMid(L1Penalised, FedAvg):
 class Dual(NamedTuple):
     """The server's state of dual averaging, and the number of rounds so far.
 
-    `variables` are those that clients send and the server averages: of `FedDualAvg` z, of the shape
-    of a model, and of `FastFedDualAvg` the sums G and X, stacked.
+    `variables` are what clients send and the server averages: in `FedDualAvg` z, of the shape of a
+    model, and in `FastFedDualAvg` the sums G and X, stacked.
     """
 
     variables: Array

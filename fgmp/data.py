@@ -2,8 +2,8 @@
 
 Client i holds the rows D_i: a matrix A_i with one row d_j for each sample and one column for each
 feature, and the targets y_j. Its objective is f_i(x) = (1/|D_i|) sum_j l(d_j' x, y_j) with a loss
-l (see `fgmp.losses`), or the sum alone, if the loss says so. Federated learning minimises
-f(x) = sum_i p_i f_i(x) over sparse models x, without moving the rows (paper, Section II).
+l (see `fgmp.losses`), or the sum instead of the mean, if the loss says so. Federated learning
+minimises f(x) = sum_i p_i f_i(x) over sparse models x, without moving the rows (paper, Section II).
 
 `Client` is one client, `Federation` holds the rows of all clients in one table, and `ProblemInfo`
 is what a server may know of them without their data.
@@ -45,10 +45,10 @@ from .sparse_model import Array, IndexArray, Model, SparseModel, dense
 # Indices of coefficients travel as 32-bit integers.
 _MOST_COEFFICIENTS = 2**31 - 1
 
-# Rows of features: an ndarray, a `SparseFeatures` (fgmp._support.sparse_features), whose member
-# `stored` is a SciPy matrix of the nonzeros, or SciPy's LinearOperator, of which only products are
-# known, here called streamed. All have `shape`, `dtype` and products with arrays from both sides.
-# An ndarray and `SparseFeatures` also have ``take(indices, axis)``, some rows or some columns. A
+# The features of some rows: an ndarray, a `SparseFeatures` (fgmp._support.sparse_features), which
+# keeps the nonzeros in a SciPy matrix `stored`, or a LinearOperator of SciPy, which only multiplies
+# and is called streamed. All have `shape`, `dtype` and products with arrays from both sides. An
+# ndarray and a `SparseFeatures` also have ``take(indices, axis)``, for some rows or some columns. A
 # federation of streamed features holds a tuple of them, one for each client.
 Features = Any
 
@@ -85,8 +85,8 @@ class Client:
     client_id: int = 0
 
     def __repr__(self) -> str:
-        rows = f"{self.n_samples} rows of {self.n_features} features"
-        return f"Client(id {self.client_id}, {rows}, {self.loss!r})"
+        size = f"{self.n_samples} rows of {self.n_features} features"
+        return f"Client(id {self.client_id}, {size}, {self.loss!r})"
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -109,7 +109,7 @@ class Client:
         return self.loss.model_shape(self.n_features)
 
     def columns(self, atoms: IndexArray) -> Array:
-        """Return the columns of A_i of some atoms, by index, dense, shape (n_samples, k)."""
+        """Return the columns of A_i with some indices, dense, shape (n_samples, k)."""
         return self.features.take(atoms, axis=1)
 
     def predictions(self, x: Model) -> Array:
@@ -125,8 +125,8 @@ class Client:
         """Return the gradient A_i^T l'(A_i x, y_i) / |D_i| of f_i at x.
 
         With a `batch`, the indices of the rows of minibatch j, return the gradient of g_{i,j}, the
-        same mean over these rows. (If the loss is a sum, it is the sum over them: on average
-        b/|D_i| of the gradient of f_i.)
+        same mean over these rows. If the loss is a sum, return the sum over these rows, which is on
+        average b/|D_i| times the gradient of f_i.
         """
         if batch is None:
             A = self.features
@@ -148,7 +148,7 @@ class Client:
 def draw_minibatches(
     rng: np.random.Generator, n_rows: int, batch_size: int | None, count: int
 ) -> Iterator[IndexArray | None]:
-    """Return minibatches, the indices of rows that are each drawn without replacement.
+    """Return minibatches: of each, the indices of its rows, drawn without replacement.
 
     All subsets of `batch_size` rows are equally likely, as in the paper, in which a client has
     M = binomial(|D_i|, b) minibatches.
@@ -159,16 +159,16 @@ def draw_minibatches(
     n_rows : int
         |D_i|.
     batch_size : int or None
-        b, as the paper has it; elsewhere b is what a solver returns, also in the paper. If it is
-        None or at least the number of rows, a minibatch is None: all rows.
+        b. (The paper also writes b for what a solver returns, as other files here do.) If it is
+        None, or at least the number of rows, each minibatch is None, which stands for all rows.
     count : int
         The number of minibatches.
     """
     if batch_size is None or batch_size >= n_rows:
         return iter([None] * int(count))
-    # All are drawn now: a solver draws from the same generator, which must not shift them. The rows
-    # with the b smallest of |D_i| random numbers are a uniformly random subset. The numbers of one
-    # minibatch are dropped before the next: a client may have millions of rows.
+    # All are drawn now, because a solver draws from the same generator between two of them. The
+    # rows with the b smallest of |D_i| random numbers are a uniformly random subset. The numbers of
+    # one minibatch are dropped before the next: a client may have millions of rows.
     batches = []
     for _ in range(count):
         keys = rng.random(n_rows)
@@ -195,7 +195,7 @@ class ProblemInfo:
     weights : ndarray, shape (n_clients,)
         The p_i, which sum to one: by default |D_i| over the number of all rows.
     dtype : dtype, default float64
-        Of models.
+        The precision of models.
 
     Examples
     --------
@@ -245,7 +245,7 @@ class Federation:
     client_ids : ndarray of int, shape (n_clients,)
         The ids of the clients, increasing.
     truth : ndarray or None
-        x#, the signal that made the data, if there is one: in the original features, also where
+        x#, the signal that made the data, if it is known. It is in the original features, even if
         `features` are A_i Psi.
     labels : tuple of two values, or None
         The labels in the data that -1 and +1 of the logistic loss stand for.
@@ -274,8 +274,8 @@ class Federation:
     client_names: tuple[Any, ...] | None = None
 
     def __repr__(self) -> str:
-        rows = f"{len(self.targets)} rows of {self.n_features} features"
-        return f"Federation({self.n_clients} clients, {rows}, {self.loss!r})"
+        size = f"{len(self.targets)} rows of {self.n_features} features"
+        return f"Federation({self.n_clients} clients, {size}, {self.loss!r})"
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks: sizes, and no names or values of the data."""
@@ -373,20 +373,20 @@ class Federation:
         df : pandas.DataFrame, polars.DataFrame or another table that narwhals reads
             It is not modified.
         site, target : str, or another name of a column
-            The column with the client of each row, and that of the targets y: labels as in
-            `from_arrays`.
+            The column with the client of each row, and the column with the targets y, which may be
+            labels as in `from_arrays`.
         features : sequence of names, optional
-            The columns of the matrices A_i, in this order; all others by default. float32 stays
-            float32 if all columns are.
+            The columns of the matrices A_i, in this order; by default all others. If all are
+            float32, so are the matrices.
         loss, weights
-            As in `from_arrays`; the weights in the order of the sorted values of `site`, which
-            `client_names` holds.
+            As in `from_arrays`. The weights are in the order of the sorted values of `site`, which
+            are the `client_names`.
 
         Raises
         ------
         TypeError, ValueError
-            If `df` is not a table, or if a column, which is named, is missing or has missing or
-            invalid values.
+            If `df` is not a table, or if a column is missing or has missing or invalid values. The
+            message names the column.
         """
         As, ys, feature_names, client_names = split_by_client(
             df, site, target, features, takes_labels(loss)
@@ -519,7 +519,7 @@ class Federation:
         Parameters
         ----------
         indices : int, sequence of int, slice, or array of bool of shape (n_clients,)
-            Indices of clients, of which none occurs twice. The clients keep their order.
+            Indices of clients, none of them twice. The clients keep their order.
         """
         selected = check_client_indices(indices, self.n_clients)
         client_names = None
@@ -548,8 +548,8 @@ class Federation:
         """Return f_i(x) of the clients with some indices, or of all of them."""
         is_part = indices is not None and len(indices) < self.n_clients
         if is_part or self.loss.has_coupled_rows:
-            chosen = np.arange(self.n_clients) if indices is None else indices
-            return np.array([self.clients[index].objective(x) for index in chosen])
+            selected = np.arange(self.n_clients) if indices is None else indices
+            return np.array([self.clients[index].objective(x) for index in selected])
 
         # In one product, which is faster than one for each client.
         values = self.loss.values(predict(self.features, x), self.targets)
@@ -558,9 +558,9 @@ class Federation:
     def pooled(self) -> Federation:
         """Return one client that holds all rows and has the objective f.
 
-        This is the problem of an algorithm that has all data in one place. If a row of some client
-        weighs more than one of another, the rows of the squared loss are scaled by the square root
-        of the ratio. For other losses that is a ValueError.
+        This is the problem of an algorithm that has all data in one place. If rows of two clients
+        have different weights, rows are scaled by the square root of the ratio for the squared
+        loss, and a ValueError is raised for other losses.
         """
         if isinstance(self.features, tuple):
             raise ValueError(
@@ -617,7 +617,7 @@ def check_size(name: str, loss: Loss, n_features: int) -> None:
 
 
 def predict(features: Features, x: Model) -> Array:
-    """Return A x. A sparse model needs its own columns only, unless all take no more time."""
+    """Return A x, by the columns alone that a sparse model uses, if that takes less time."""
     if isinstance(features, tuple):
         return np.concatenate([predict(part, x) for part in features])
 
@@ -625,7 +625,7 @@ def predict(features: Features, x: Model) -> Array:
         atoms = x.used_atoms
         if is_faster_by_columns(features, len(atoms)):
             coefficients = x.values if len(x.shape) == 1 else x.dense()[atoms]
-            # Slices of an ndarray wait less for memory than `take`, which sparse features have.
+            # Indexing waits less for memory than `take`, but sparse features have `take` only.
             is_dense = isinstance(features, np.ndarray)
             columns = features[:, atoms] if is_dense else features.take(atoms, axis=1)
             return _product(columns, coefficients)

@@ -5,11 +5,11 @@ operations of the paper are approx_tau(w), which selects at most tau atoms that 
 w, and P_Lambda x, the orthogonal projection of x onto the span of the atoms in Lambda.
 
 `Atoms` lists all operations, and `StandardBasis` has them for the atoms e_1, ..., e_n, for which
-Psi is the identity. `Dictionary` has them for any other finite set of atoms, all computed from the
-Gram matrix Psi' Psi; to follow the paper in the standard basis stop before it. Models are given by
-their coefficients alpha, and other signals w by their inner products with the atoms, Psi' w: with
-them and the Gram matrix, a client needs the product A_i Psi once, and a selection or a projection
-takes the same time however long signals are.
+Psi is the identity. `Dictionary` has them for any other finite set of atoms, and computes them from
+the Gram matrix Psi' Psi; if you follow the paper in the standard basis, stop before it. Models are
+given by their coefficients alpha, and other signals w by their inner products with the atoms,
+Psi' w. So a client needs the product A_i Psi only once, and the time of a selection or a projection
+does not depend on the length of signals.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Atoms(ABC):
     matrices with one column for each output. A support holds positions in the flattened alpha (see
     `SparseModel`), and a `Selection` says which of them count as tau.
 
-    `select_atoms_of` and `project`, as this class defines them, hold for orthonormal atoms,
-    Psi' Psi = 1. There `select_atoms` is the best choice, and for other atoms it is thresholding.
+    As this class defines them, `select_atoms_of` and `project` hold for orthonormal atoms only,
+    Psi' Psi = 1. For these `select_atoms` is the best choice; for other atoms it is thresholding.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Atoms(ABC):
 
     @abstractmethod
     def inner_products(self, atoms: IndexArray) -> Array:
-        """Return the inner products of atoms, shape (k, k); an atom may be there twice."""
+        """Return the inner products of atoms, shape (k, k); an atom may occur twice."""
 
     @abstractmethod
     def norm(self, model: SparseModel) -> float:
@@ -217,7 +217,7 @@ class Dictionary(Atoms):
     norms : ndarray of float64, shape (n_atoms,)
         The norms of the atoms.
     is_orthonormal : bool
-        Whether the Gram matrix is the identity to rounding.
+        Whether the Gram matrix is the identity, up to rounding.
 
     Raises
     ------
@@ -228,9 +228,8 @@ class Dictionary(Atoms):
     -----
     Selections, projections and norms are computed from the Gram matrix, so the relative error of a
     model is of the order of the machine precision times the condition number of Psi' Psi on its
-    support, or less: without
-    noise a run ends at 1e-14 or less in orthonormal atoms, and at about 1e-12 if all atoms are the
-    same except for a thousandth.
+    support, or less: without noise a run ends at 1e-14 or less in orthonormal atoms, and at about
+    1e-12 if all atoms are the same except for a thousandth.
 
     Examples
     --------

@@ -43,28 +43,27 @@ class FedGradMP(Method):
     ----------
     sparsity : int
         tau, the number of atoms of the model: from 1 to the number of atoms of the dictionary. For
-        a loss with several outputs (softmax) it is that of each output's column of the model, and
-        `selection` can make it something else.
+        a loss with several outputs (softmax) it is the number in each output's column of the model,
+        unless `selection` counts in another way.
     local_iterations : int, default 3
         K, the iterations of a client in one round.
     batch_size : int or None
-        Rows of a minibatch, drawn without replacement. None is the full batch, and so is a
-        size above the number of the client's rows. A size above the rows of the largest client is
-        an error.
+        Rows of a minibatch, drawn without replacement. None is the full batch, and so is a size
+        above the number of rows of the client. A size above the rows of the largest client is an
+        error.
     dictionary : StandardBasis or Dictionary
         The atoms; the standard basis by default.
     solver : Solver or None
         How a client minimises f_i over the span of the merged atoms: `Exact` (Algorithm 1), or
-        `GradientDescent`, `SGD`, `Newton` (Algorithm 2, in which ||b - b_opt|| <= delta: given
-        `accuracy` and no `steps`, `GradientDescent` and `Newton` stop once that is certain, and
-        warn if they do not get there). None takes what `loss.local_solver` names: `Exact` for the
-        squared loss, and one step of gradient descent with a line search unless a loss says
-        otherwise (`fgmp.solvers.solver_for` says why).
+        `GradientDescent`, `Newton` or `SGD` (Algorithm 2). With an `accuracy` delta and no `steps`,
+        `GradientDescent` and `Newton` stop once ||b - b_opt|| <= delta is certain, and warn if they
+        do not reach it. None takes what `loss.local_solver` names: `Exact` for the squared loss,
+        and one step of gradient descent with a line search unless a loss says otherwise
+        (`fgmp.solvers.solver_for` says why).
     radius : float or None
         R: clients and server project onto the ball ||Psi alpha||_2 <= R of the signal (Algorithm 2,
-        optional step), with the norm of all entries. (For several classes the paper's Section IV-D
-        bounds the coefficients of each.)
-        None disables the projection.
+        optional step), with the norm of all entries. None disables the projection. (For several
+        classes the paper's Section IV-D bounds the coefficients of each class.)
     selection : Selection
         What counts as one of the tau, and the atoms that always stay: `PerOutput` by default.
 
@@ -82,13 +81,13 @@ class FedGradMP(Method):
     Notes
     -----
     The pseudo-code sets Lambda once and never resets it. Here every client starts a round with
-    Lambda = supp(x_t), as the proof of the lemma that bounds what is outside of Gamma-hat needs
-    (line 441 of the paper's source, Lemma 3 in ERRATA.md): x has to lie in the span of Gamma-hat.
+    Lambda = supp(x_t), so that x lies in the span of Gamma-hat. The proof of the lemma that bounds
+    the part outside of this span needs it (line 441 of the paper's source, Lemma 3 in ERRATA.md).
     Algorithm 2 prints sum_i p_i x_i over all clients, also for a cohort. Here the weights p_i are
     scaled to sum to one over the updates that are accepted, as in the mean over the cohort of the
-    proof. If the p_i differ, the expectation of this mean over cohorts is not that sum. Of several
-    minimisers `Exact` takes, for the squared loss, the one of minimum norm; the other solvers start
-    from x and tend to the one nearest to it.
+    proof. If the p_i differ, the expectation of this mean over cohorts is not that sum. If the
+    squared loss has several minimisers, `Exact` takes the one of minimum norm; the other solvers
+    start from x and tend to the one nearest to it.
 
     The eta_1, eta_2 and eta_3 of the paper's approximate projections are 1 for orthonormal atoms.
     For matching pursuit and for thresholding no finite bound holds in every dictionary;
@@ -151,7 +150,7 @@ class FedGradMP(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the one exchange of a round: x_t goes out, the x_i come back, x_{t+1} is made."""
-        # Declared for this `client_update` alone: that of a subclass has the strict defaults.
+        # Declared for this `client_update` alone: one of a subclass has the strict defaults.
         client_update = FedGradMP.client_update
         return (Exchange.of(self, client_update, repeats="never", reveals_objective=False),)
 
@@ -185,14 +184,14 @@ class FedGradMP(Method):
             # are A_i Psi. These inner products with the atoms are all that approx needs.
             r = client.gradient(x, batch)
             if not np.isfinite(r).all():
-                # Comparisons with NaN are false: a selection may drop it, or all else, in silence.
+                # Comparisons with NaN are false: a selection may silently drop it, or all else.
                 raise NonFiniteUpdate("the gradient is not finite")
 
             # Gamma = approx_{2 tau}(r), which CoSaMP calls identification
             gamma = psi.select_atoms(r, 2 * tau, self.selection)
 
-            # Gamma-hat = Gamma u Lambda, with Lambda = x.support: what was chosen, also where the
-            # value happens to be zero
+            # Gamma-hat = Gamma u Lambda, with Lambda = x.support: all atoms that were chosen, also
+            # those whose value happens to be zero
             gamma_hat = union(gamma, x.support, r.size)
 
             # b = argmin of f_i, over all its rows, in the span of the atoms of Gamma-hat

@@ -3,9 +3,8 @@
 In each exchange of a round the server sends a message to a cohort, and every client computes an
 update from its own rows. `server_update` is given the state of the server and, of the updates, only
 their aggregate. A `Transport` carries the messages: in a simulation it is `fgmp.LocalClients`,
-around a federation. How updates become one is up to an `Aggregator`, and what the server sees of
-single updates on the way to the aggregator's `PrivacyMechanism` (`fgmp.aggregation`). None of them
-depends on a particular method.
+around a federation. An `Aggregator` combines the updates, and its `PrivacyMechanism` decides what
+the server sees of single ones (`fgmp.aggregation`). None of these depends on a particular method.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class Exchange(NamedTuple):
     def may_repeat(self, loss: Loss) -> bool:
         """Return whether some numbers of an update may be the same in every round.
 
-        Secure sums ask (`fgmp.privacy`).
+        Secure sums need to know it (`fgmp.privacy`).
         """
         return loss.is_quadratic if self.repeats == "quadratic" else self.repeats != "never"
 
@@ -96,7 +95,7 @@ class Exchange(NamedTuple):
         repeats: str = "always",
         reveals_objective: bool = True,
     ) -> Exchange:
-        """Return the exchange of the functions of a method that have the names above.
+        """Return the exchange with the functions of a method that have the names above.
 
         `repeats` and `reveals_objective` are statements about the function `declared_for`. If a
         subclass has overridden it, or none is named, the exchange has the strict defaults.
@@ -115,8 +114,8 @@ class Method:
     A subclass has `start`, and either the four functions of an `Exchange` under their names or its
     own `exchanges`, if a round has several. A state is any object that can be pickled. If it is not
     the model itself, the subclass overrides `coefficients` too. It may have a `check` of its
-    parameters, and say that it `is_bounded`. `client_update` draws from its generator; else no
-    function changes anything.
+    parameters, and say that it `is_bounded`. No function changes anything, except that
+    `client_update` draws from its generator.
 
     Attributes
     ----------
@@ -126,8 +125,8 @@ class Method:
     selection : Selection
         What counts as one of the tau.
     radius : float or None
-        Radius R of the ball that models stay in, None for no ball. The method's own functions
-        project.
+        Radius R of the ball that models stay in: the method's own functions project. None disables
+        the projection.
 
     Examples
     --------
@@ -158,7 +157,7 @@ class Method:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether something keeps models from growing for ever: here, whether there is a ball.
+        """Whether something bounds the models: here, whether there is a radius.
 
         A run of a method that is not bounded warns if its model separates the rows.
         """
@@ -218,16 +217,16 @@ class Streams:
     Parameters
     ----------
     seed : int
-    drawn : bool, default False
+    is_generated : bool, default False
         Whether the seed was generated because ``rng=None``. The seed of a checkpoint then replaces
         it.
     """
 
     COHORT, CLIENT, OBJECTIVE, FAULT = range(4)
 
-    def __init__(self, seed: int, drawn: bool = False) -> None:
+    def __init__(self, seed: int, is_generated: bool = False) -> None:
         self.seed = seed
-        self.drawn = drawn
+        self.is_generated = is_generated
         self.key = np.random.SeedSequence(seed).generate_state(2, np.uint64)
         self._bits = np.random.Philox(key=self.key)
         self._generator = np.random.Generator(self._bits)
@@ -242,7 +241,7 @@ class Streams:
         the next generator. A new object would take longer to make than a client takes to draw.
         """
         self._state["state"]["counter"][:] = 0, purpose << 32 | index, client_id, round_number
-        # Forget the numbers that are left of the block at the position before.
+        # Forget the numbers that are left over from the block at the previous position.
         self._state["buffer_pos"] = 4
         self._state["has_uint32"] = 0
         self._bits.state = self._state
@@ -281,7 +280,7 @@ class Call(NamedTuple):
     is_short: bool = False
 
     def update_of(self, client: Client, message: Message) -> Update | Rejected:
-        """Return the update of a client, or `Rejected` if this package finds it is not finite.
+        """Return the update of a client, or `Rejected` if this package finds it not finite.
 
         Exceptions of a user's code are not caught: not even a FloatingPointError.
         """
@@ -345,9 +344,9 @@ class Transport(Protocol):
     def run_clients(self, call: Call, message: Message, cohort: IndexArray) -> Sequence[Any]:
         """Return the updates of a cohort, in its order; None or `Rejected` for one that is missing.
 
-        `cohort` has increasing indices into `weights`, which are no ids: `info.client_ids` has
-        these. A client's update is `call.update_of(client, message)`. They need not be checked:
-        `UpdateSpec.accept` rejects whatever is no such update.
+        `cohort` has increasing indices into `weights`, and `info.client_ids` has the ids of these
+        clients. The update of a client is `call.update_of(client, message)`. Updates need not be
+        checked: `UpdateSpec.accept` rejects what does not fit.
         """
 
     @abstractmethod
@@ -356,7 +355,7 @@ class Transport(Protocol):
     ) -> tuple[IndexArray, Array]:
         """Return the indices of the clients that report their objective f_i, and f_i of each.
 
-        Asked are the clients of `indices`, or all of them. The model is given by its coefficients
+        The clients of `indices` are asked, or all of them. The model is given by its coefficients
         alpha.
         """
 
@@ -364,7 +363,7 @@ class Transport(Protocol):
     def identity(self) -> dict[str, Any]:
         """Return what distinguishes these data from others, by name, for checkpoints.
 
-        A checkpoint keeps a checksum of each array, and the number itself of a number.
+        A checkpoint keeps a checksum of each array, and numbers as they are.
         """
 
     @property
@@ -384,12 +383,12 @@ class Transport(Protocol):
     def masked_sum(self) -> Callable[..., Any] | None:
         """How the transport adds up updates or objectives under masks; None if it has no such sum.
 
-        A secure sum of updates that arrive in the open is masked on the server's machine. The
-        parameters are those of `fgmp.flower.OverFlower.masked_sum`.
+        If it is None, updates arrive unmasked, and a secure sum masks them on the server's machine.
+        The parameters are those of `fgmp.flower.OverFlower.masked_sum`.
         """
         return None
 
     @property
     def absent_ids(self) -> Sequence[int]:
-        """The ids of clients that are known never to answer, for what `fgmp.estimators` says."""
+        """The ids of clients that are known never to answer, which `fgmp.estimators` names."""
         return ()

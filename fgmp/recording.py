@@ -181,8 +181,8 @@ class Run:
         The record with the lowest objective so far: value, round, state.
     next_progress : Progress or None
         The progress after the next round, if a callback has it already: it may compute the round
-        by ``run_round(run)`` and leave it here, and the run goes on from it. So fits of
-        `fgmp.estimators` send their own questions in the same messages. Otherwise None.
+        by ``run_round(run)`` and leave it here, and the run goes on from it. Fits of
+        `fgmp.estimators` do so, to send their own questions in the same messages. Otherwise None.
 
     Examples
     --------
@@ -248,7 +248,7 @@ class Run:
     def add_record(self, record: dict[str, float]) -> None:
         """Add a record of the progress, and keep the state if it is the best.
 
-        If no objective is recorded it is the last.
+        If no objective is recorded, the last state is the best.
         """
         objective = record.get("objective", math.nan)
         is_best = objective < self.best.value or math.isnan(self.best.value)
@@ -323,11 +323,11 @@ class History:
             )
             return streams.sample(Streams.OBJECTIVE, 0, n_clients, size)
 
-        named = check_sequence(
+        clients = check_sequence(
             "objective_on", self.objective_on, "clients by their index, or how many of them"
         )
         indices = np.unique(
-            [check_integer("objective_on", i, at_least=0, at_most=n_clients - 1) for i in named]
+            [check_integer("objective_on", i, at_least=0, at_most=n_clients - 1) for i in clients]
         )
         if not transport.weights[indices].sum() > 0:
             raise ValueError(
@@ -414,7 +414,7 @@ class RecordedModel:
     Attributes
     ----------
     x, support, coefficients : ndarray
-        As of `Result`.
+        As in `Result`.
     round : int
         When it was recorded; 0 is the start.
     value : float
@@ -570,16 +570,16 @@ def watched(run: Run, callbacks: Sequence[Callback]) -> Iterator[Callable[[], bo
     Yield the function that calls all of them with the run, and returns whether it is over, or one
     of them has stopped it.
     """
-    everyone: list[Callback] = [run.history, *callbacks]
+    every_callback: list[Callback] = [run.history, *callbacks]
     begun: list[Callback] = []
 
     def call_back() -> bool:
         progress = run.progress
-        stops = [callback(run) for callback in everyone]
+        stops = [callback(run) for callback in every_callback]
         return progress.round >= run.rounds or (progress.round > 0 and any(stops))
 
     try:
-        for callback in everyone:
+        for callback in every_callback:
             begun.append(callback)
             _hook(callback, "begin")(run)
         yield call_back
@@ -593,14 +593,14 @@ def watched(run: Run, callbacks: Sequence[Callback]) -> Iterator[Callable[[], bo
 
 
 def _end(run: Run, begun: Sequence[Callback]) -> None:
-    """End those that have begun, whatever one of them raises; then raise it."""
+    """End all callbacks that have begun, also if one of them raises; then raise its error."""
     with ExitStack() as stack:  # which calls the last one first
         for callback in reversed(begun):
             stack.callback(_hook(callback, "end"), run)
 
 
 def _end_after(error: BaseException, run: Run, begun: Sequence[Callback]) -> None:
-    """End those that have begun after an error; what they raise is noted on it.
+    """End all callbacks that have begun, after an error; what they raise is noted on it.
 
     The history stays as it is: what it would record may be what failed.
     """
@@ -623,9 +623,9 @@ def _hook(callback: Callback, name: str) -> Callable[[Run], object]:
 def result_of(run: Run, interrupted: bool = False) -> Result:
     """Return the result of a run."""
     history = HistoryTable({name: run.column(name) for name in run.records[0]})
-    record = run.transport.backend_record
-    last = _recorded_model(run, Best(float("nan"), run.progress.round, run.progress.state))
-    best = _recorded_model(run, run.best)
+    backend_record = run.transport.backend_record
+    last = _recorded_model(run, math.nan, run.progress.round, run.progress.state)
+    best = _recorded_model(run, *run.best)
     return Result(
         x=last.x,
         support=last.support,
@@ -638,14 +638,14 @@ def result_of(run: Run, interrupted: bool = False) -> Result:
         objective_on=run.polled,
         method=run.method,
         interrupted=interrupted,
-        backend=None if record is None else record.backend,
-        fallbacks=Counter() if record is None else Counter(record.fallbacks),
+        backend=None if backend_record is None else backend_record.backend,
+        fallbacks=Counter() if backend_record is None else Counter(backend_record.fallbacks),
     )
 
 
-def _recorded_model(run: Run, record: Best) -> RecordedModel:
+def _recorded_model(run: Run, value: float, round_number: int, state: State) -> RecordedModel:
     """Return the model of a state, in arrays of its own."""
-    estimate = run.estimate(record.state)
+    estimate = run.estimate(state)
     coefficients = np.array(dense(estimate.coefficients))
     support = np.flatnonzero(coefficients)
-    return RecordedModel(np.array(estimate.x), support, coefficients, record.round, record.value)
+    return RecordedModel(np.array(estimate.x), support, coefficients, round_number, value)

@@ -8,11 +8,10 @@ atoms, with all their outputs. (`fgmp.run.joint_selection` has two more: blocks 
 entries alike.) A vector is a matrix with one column.
 
 With orthonormal atoms FedGradMP finds Gamma, the atoms of the gradient, with `select`, and prunes
-with `select_from`; the rest is used by these two, by other dictionaries and by the baselines. A
-selection defines the hard threshold H_tau(v) and the soft threshold, which the baselines use, and
-orthogonal matching pursuit, for atoms that are not orthonormal. Atoms in `always_include`, such as
-a constant feature, are in every selection of `select`, stay in one of `select_from` if they were
-there, and do not count. (They are not in the paper.)
+with `select_from`. The other functions serve these two, the baselines, which need the thresholds
+`hard` and `soft`, and atoms that are not orthonormal, which need a matching pursuit. Atoms in
+`always_include`, such as a constant feature, do not count: `select` always adds them, and
+`select_from` keeps them if they are there. (They are not in the paper.)
 
 Your own selection overrides `top_mask` and `n_selected`, and `pursue` if matching pursuit is to use
 it.
@@ -36,7 +35,7 @@ class Selection:
     """Base of all selections: of coefficients of shape (n_atoms,) or (n_atoms, n_outputs).
 
     In all these functions `count` is how many to select, tau or 2 tau, and a support holds
-    positions in the flattened coefficients, as that of a `SparseModel`.
+    positions in the flattened coefficients, as in a `SparseModel`.
 
     Parameters
     ----------
@@ -73,10 +72,10 @@ class Selection:
             check_integer("sparsity", sparsity, at_most=n_atoms, why="the number of atoms")
 
     def top_mask(self, magnitudes: Array, count: int) -> Array:
-        """Return a boolean mask of the `count` largest magnitudes; `always_include` plays no part.
+        """Return a boolean mask of the `count` largest magnitudes, without `always_include`.
 
-        Ties break towards the lower index. A magnitude of -1, which stands for atoms that are
-        always included and for positions outside a support, is selected last.
+        Ties break towards the lower index. A magnitude of -1 marks an atom that is always included,
+        or a position outside a support: it is selected last.
         """
         raise NotImplementedError(f"{type(self).__name__} has no top_mask")
 
@@ -94,8 +93,8 @@ class Selection:
     def pursue(self, gram: Array, correlations: Array, count: int) -> IndexArray:
         """Return the support that orthogonal matching pursuit selects for a signal w.
 
-        tau times, or until nothing but rounding is left of w: take the atom, scaled to norm one,
-        with the largest inner product with the residual, and project w onto all atoms taken.
+        It repeats tau times, or until only rounding is left of w: take the atom that has, scaled to
+        norm one, the largest inner product with the residual, and project w onto all atoms taken.
 
         Parameters
         ----------
@@ -191,7 +190,7 @@ class PerOutput(Selection):
         return super().select_from(model, count)
 
     def n_selected(self, support: IndexArray, shape: tuple[int, ...]) -> int:
-        """Return the number of entries of the column that has most."""
+        """Return the largest number of entries of a column."""
         n_outputs = math.prod(shape[1:])
         return int(np.bincount(support % n_outputs).max(initial=0))
 
@@ -227,23 +226,23 @@ def largest(magnitudes: Array, count: int) -> IndexArray:
     return np.flatnonzero(top_mask_of_rows(magnitudes[None], count))
 
 
-def top_mask_of_rows(rows: Array, count: int) -> Array:
+def top_mask_of_rows(matrix: Array, count: int) -> Array:
     """Return a boolean mask of the `count` largest entries of each row, with ties as `largest`."""
-    if count >= rows.shape[1]:
-        return np.ones(rows.shape, bool)
+    if count >= matrix.shape[1]:
+        return np.ones(matrix.shape, bool)
     if count == 0:
-        return np.zeros(rows.shape, bool)
+        return np.zeros(matrix.shape, bool)
 
     # Negated, because a partition is slow if many entries before its pivot are equal, as zeros are.
-    ordered = np.negative(rows)
+    ordered = np.negative(matrix)
     ordered.partition(count - 1, axis=1)
     # A number compares faster than an array with one entry.
-    thresholds = -(ordered[0, count - 1] if len(rows) == 1 else ordered[:, count - 1, None])
+    thresholds = -(ordered[0, count - 1] if len(matrix) == 1 else ordered[:, count - 1, None])
 
-    mask: Array = rows >= thresholds
-    has_ties = np.count_nonzero(mask) != count * len(rows)
+    mask: Array = matrix >= thresholds
+    has_ties = np.count_nonzero(mask) != count * len(matrix)
     if has_ties:
-        is_above = rows > thresholds
+        is_above = matrix > thresholds
         is_tied = mask & ~is_above
         n_tied_to_keep = count - np.count_nonzero(is_above, axis=1)[:, None]
         mask = is_above | (is_tied & (np.cumsum(is_tied, axis=1) <= n_tied_to_keep))
@@ -254,8 +253,8 @@ def top_mask_of_rows(rows: Array, count: int) -> Array:
 class PerAtom(Selection):
     """Select tau atoms, each with all its outputs, by the norms of their rows.
 
-    This is what "20 features" means in practice. The soft threshold shortens rows: with the row v
-    of an atom, S_t(v) = v max(1 - t / ||v||, 0).
+    This is what "20 features" means in practice. The soft threshold shortens the row v of an atom:
+    S_t(v) = v max(1 - t / ||v||, 0).
 
     Examples
     --------
@@ -266,12 +265,12 @@ class PerAtom(Selection):
 
     def top_mask(self, magnitudes: Array, count: int) -> Array:
         """Return a mask of the `count` rows of largest norm."""
-        rows = magnitudes.reshape(len(magnitudes), -1)
-        # A row of -1 stays one: it is selected last.
-        is_last = rows.max(axis=1) < 0
-        norms = np.where(is_last, -1, np.linalg.norm(np.maximum(rows, 0), axis=1))
+        by_atom = magnitudes.reshape(len(magnitudes), -1)
+        # A row of -1 has the norm -1, so that its atom is selected last.
+        is_last = by_atom.max(axis=1) < 0
+        norms = np.where(is_last, -1, np.linalg.norm(np.maximum(by_atom, 0), axis=1))
         mask = top_mask_of_rows(norms[None], count)
-        return np.repeat(mask, rows.shape[1]).reshape(magnitudes.shape)
+        return np.repeat(mask, by_atom.shape[1]).reshape(magnitudes.shape)
 
     def n_selected(self, support: IndexArray, shape: tuple[int, ...]) -> int:
         """Return the number of atoms that at least one output uses."""
@@ -286,8 +285,8 @@ class PerAtom(Selection):
 
     def soft(self, v: Array, threshold: float) -> Array:
         """Return the rows shortened by the threshold, except for those of `always_include`."""
-        rows = v.reshape(len(v), -1)
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        by_atom = v.reshape(len(v), -1)
+        norms = np.linalg.norm(by_atom, axis=1, keepdims=True)
         factors = np.maximum(norms - float(threshold), 0) / np.where(norms > 0, norms, 1)
         factors[list(self.always_include)] = 1
-        return np.asarray(rows * factors, v.dtype).reshape(v.shape)
+        return np.asarray(by_atom * factors, v.dtype).reshape(v.shape)

@@ -1,7 +1,7 @@
 """Runs: the transport of this process, the loop over the rounds, and advice at the end.
 
-`simulate` prepares a run and has the loop, `run_round` is one round, and `LocalClients` has the
-clients of a federation compute, by `Call.update_of` or by one compiled kernel for all of them.
+`simulate` has the loop over the rounds, `run_round` is one round, and `LocalClients` computes the
+updates of clients, by `Call.update_of` for each or by one compiled kernel for all.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class LocalClients(Transport):
     Attributes
     ----------
     federation : Federation
-        The rows; with the features A_i Psi, once it is prepared for a method.
+        The rows; after `for_method` its features are A_i Psi.
     info, weights, truth
-        As of `Transport`.
+        As in `Transport`.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class LocalClients(Transport):
 
     @property
     def backend_record(self) -> BackendRecord:
-        """What computed the updates of the run that this was prepared for.
+        """What computed the updates of the run, since `for_method`.
 
         It also keeps what kernels derive from the rows, which the user may change after the run.
         """
@@ -120,7 +120,7 @@ class LocalClients(Transport):
             if updates is not None:
                 return updates
             found = "numba does not work"
-        self._record.fallbacks[found] += len(cohort)
+        self._record.fallbacks[found] += len(cohort)  # the reason why there is no kernel
         return [call.update_of(self.clients[index], message) for index in cohort]
 
     def _run_kernel(
@@ -249,9 +249,9 @@ def simulate(
     history : History, optional
         What to record, and how often. What was recorded is `Result.history`.
     callbacks : callable or several
-        Called with the `Run` at the start and after every round; one that returns True after a
+        `Checkpoint(path)`, `stop_at(1e-6)`, `stop_when_stalled(5)`, `Bar()`, or any callable. They
+        are called with the `Run` at the start and after every round; one that returns True after a
         round ends the run.
-        `Checkpoint(path)`, `stop_at(1e-6)`, `stop_when_stalled(5)`, `Bar()`, or any callable.
     state : object, optional
         Where to start, such as ``result.state``; by default where the method starts. Not with
         noise, whose epsilon would begin anew: a private run goes on from its `Checkpoint` alone.
@@ -266,8 +266,7 @@ def simulate(
         If the method does not fit the federation, or an argument is out of its range.
     KeyboardInterrupt
         After Ctrl-C, with a `Result` of the last finished round as ``error.result`` (in a notebook,
-        if nobody catches it, ``sys.last_value.result``). A `Checkpoint` is
-        written first.
+        if nobody catches it, ``sys.last_value.result``). A `Checkpoint` is written first.
 
     Warns
     -----
@@ -307,12 +306,12 @@ def simulate(
 
     aggregator = Mean() if aggregator is None else aggregator
     history = History() if history is None else history
-    run = _prepared_run(method, transport, rounds, cohort_size, rng, aggregator, history, state)
+    run = _new_run(method, transport, rounds, cohort_size, rng, aggregator, history, state)
     # A method may diverge; its history says so.
     with np.errstate(over="ignore", invalid="ignore"), _result_on_interrupt(run):
         with watched(run, callbacks) as call_back:
             is_over = call_back()
-            while not is_over:  # after round T it is, or if a callback says so
+            while not is_over:  # until round T, unless a callback ends the run earlier
                 run.progress = run.next_progress or run_round(run)
                 run.next_progress = None
                 is_over = call_back()
@@ -321,7 +320,7 @@ def simulate(
     return result
 
 
-def _prepared_run(
+def _new_run(
     method: Method,
     transport: Transport,
     rounds: int,
@@ -349,10 +348,10 @@ def _prepared_run(
     info = aggregator.privacy.visible_info(transport.info)
     method.check(info)
     aggregator.privacy.check_method(method, transport.info, cohort_size)
-    streams = Streams(check_seed("rng", rng), drawn=rng is None)
+    streams = Streams(check_seed("rng", rng), is_generated=rng is None)
     start = method.start(info) if state is None else state
     progress = Progress(0, start, time.perf_counter() - began)
-    # By what may be known: under noise numbers of rows are data, and no run is short.
+    # With what a method may know: under noise, numbers of rows are data, and no run is short.
     is_short = is_short_run(method, info, rounds, cohort_size)
     return Run(
         method, transport, streams, aggregator, cohort_size, rounds, history, progress, is_short
@@ -368,7 +367,7 @@ def check_cohort(cohort_size: int | None, n_clients: int) -> int:
 
 @contextmanager
 def _result_on_interrupt(run: Run) -> Iterator[None]:
-    """Put what there is of a run on the exception if Ctrl-C ends it."""
+    """If Ctrl-C ends a run, leave the result so far on the exception."""
     try:
         yield
     except KeyboardInterrupt as interrupt:

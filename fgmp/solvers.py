@@ -7,9 +7,9 @@ least squares (Algorithm 1); `SGD`, by a number of steps without a guarantee of 
 of Algorithm 2 (paper, Section V-B); `GradientDescent` with a line search, and `Newton`, which reach
 a given delta. To follow the pseudo-code read up to `solver_for`.
 
-The coefficients of atoms that are not orthonormal depend on how the atoms lie. `GradientDescent`
-and `Newton` therefore work with the signal, in orthonormal coordinates of the span: a gradient and
-a distance are those of the signal, as in the paper, whatever atoms span it.
+If atoms are not orthonormal, a gradient in their coefficients depends on the angles between them.
+`GradientDescent` and `Newton` therefore work with the signal, in orthonormal coordinates of the
+span: gradients and distances are those of the signal, as in the paper, whatever atoms span it.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from .sparse_model import Array, IndexArray, NonFiniteUpdate, SparseModel
 # Steps of a solver that stops at an accuracy only.
 _LIMIT = 10_000
 
-# A line search halves its step at most so often: then the step is below rounding in float64.
+# The most halvings of a step in a line search: after these it is below rounding in float64.
 _MOST_HALVINGS = 60
 
-# The share of the decrease that the slope promises which a step has to reach (Armijo's rule).
+# A step has to reach this share of the decrease that the slope promises (Armijo's rule).
 _SUFFICIENT_DECREASE = 1e-4
 
 
@@ -64,7 +64,7 @@ class RestrictedProblem:
 
         h(alpha) = (1/m) sum_j l(z_j, y_j),    grad h(alpha) = B' l'(z, y) / m,
 
-    or m times that for a loss that is a sum.
+    or m times these for a loss that is a sum.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class RestrictedProblem:
             used_atoms, used_index = np.unique(merged // n_outputs, return_inverse=True)
             is_dense = isinstance(client.features, np.ndarray)
             if is_dense and 2 * len(used_atoms) >= client.n_features:
-                # To copy most of the columns would take longer than to multiply all of them.
+                # Copying most of the columns takes longer than multiplying all of them.
                 columns = client.features
                 indices = merged
             else:
@@ -186,8 +186,8 @@ class Solver(ABC):
     """
 
     is_exact: bool = False
-    """Whether the solver returns a minimiser, which fits the noise of a client that has fewer rows
-    than merged atoms. A run warns of such clients."""
+    """Whether the solver returns a minimiser. If so, a run warns of clients that have fewer rows
+    than merged atoms, because a minimiser fits their noise."""
 
     @abstractmethod
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
@@ -217,10 +217,11 @@ def check_solver(solver: object) -> None:
 class Exact(Solver):
     """Return the minimiser, as Algorithm 1 does; for the squared loss to machine precision.
 
-    For the squared loss it is the least-squares solution, argmin ||B b - y||_2, of all minimisers
-    the one whose signal has the smallest norm. Other losses are minimised by at most 100 steps of
-    Newton's method, which ends when nothing is left to gain. Data that a logistic loss can separate
-    have no minimiser: the coefficients are then finite, but as large as these steps make them.
+    For the squared loss it is the least-squares solution, argmin ||B b - y||_2; if there are
+    several, the one whose signal has the smallest norm. Other losses are minimised by at most 100
+    steps of Newton's method, which ends when nothing is left to gain. If a model separates the
+    labels, a logistic loss has no minimiser: the coefficients are then finite, but as large as
+    these steps make them.
 
     Examples
     --------
@@ -239,10 +240,8 @@ class Exact(Solver):
         if not problem.loss.is_quadratic:
             return _MANY_NEWTON_STEPS.minimise(problem, start, rng)
 
-        # Whether the solution is unique depends on the rank of the data on the merged atoms; if it
-        # is not, the one whose signal is shortest is taken, in the metric of the atoms.
-        # By normal equations that are refined, and by the singular value decomposition if these are
-        # nearly singular.
+        # If columns are dependent, there are several solutions. The one with the shortest signal is
+        # taken, which needs the metric of the atoms.
         metric = None
         if not problem.dictionary.is_orthonormal:
             metric = problem.dictionary.inner_products(problem.merged)
@@ -267,9 +266,9 @@ class SGD(Solver):
     Notes
     -----
     A step is alpha <- alpha - learning_rate * grad h_j(alpha), with h_j the problem on minibatch j.
-    These are the coefficients of the merged atoms: in the standard basis and for orthonormal atoms
-    a step on the signal itself. In other atoms it differs from a step on the signal, and the paper
-    does not say which it takes: to orthonormalise would cost more than the step.
+    In the standard basis and for other orthonormal atoms this is a step on the signal itself. For
+    atoms that are not orthonormal it is another step than that on the signal, and the paper does
+    not say which one it takes. To orthonormalise them would cost more than the step.
 
     Examples
     --------
@@ -327,7 +326,7 @@ def minimise_on(
     Raises
     ------
     NonFiniteUpdate
-        If b is not finite: pruning might drop NaN, or all else, in silence.
+        If b is not finite: pruning might silently drop NaN, or everything else.
     """
     if not len(merged):
         return SparseModel.zero(start.shape, start.values.dtype)
@@ -347,8 +346,8 @@ def solver_for(loss: Loss) -> Solver:
     ``"exact"`` is `Exact()`. ``"one_step"`` is `GradientDescent(steps=1)`, one step in each local
     iteration: with a line search it decreases f_i or stays, and it needs no learning rate. If a
     client can separate its rows on 3 tau atoms there is no minimiser, and `Exact` and `Newton`
-    return coefficients as large as their steps make them. More steps gain if rows are many and lose
-    if they are few: benchmarks/README.md has the measurements.
+    return coefficients as large as their steps make them. More steps help if clients have many
+    rows, and harm if they have few: benchmarks/README.md has the measurements.
     """
     check_option(f"local_solver of {loss!r}", loss.local_solver, ("exact", "one_step"))
     return Exact() if loss.local_solver == "exact" else _ONE_STEP
@@ -366,17 +365,17 @@ class LineSearchStep(NamedTuple):
 class SecondOrderProblem(RestrictedProblem):
     """A restricted problem in coordinates of its span, with its second derivatives.
 
-    The function h is one of q coordinates u. At first these are the coefficients alpha of the
-    merged atoms, and B has the columns of A_i Psi on them. After `orthonormalised`, they are those
-    of the signal in an orthonormal basis Q of the span of these atoms. It consists of combinations
-    of them, Q = Psi V, so that alpha = V u, and B = A_i Q.
+    h is a function of q coordinates u. At first these are the coefficients alpha of the merged
+    atoms, and B has the columns of A_i Psi on them. After `orthonormalised` they are coordinates of
+    the signal in an orthonormal basis Q of the span of these atoms: with combinations of the atoms
+    Q = Psi V, alpha = V u and B = A_i Q.
 
     Parameters
     ----------
     columns, targets, loss, dictionary, merged, indices, n_outputs
         As in `RestrictedProblem`.
     to_coefficients, to_coordinates : ndarray, shapes (k, q) and (q, k), or None
-        Matrices from coordinates to coefficients (this is V), and back. None is the identity.
+        The matrix V from coordinates to coefficients, and that back. None stands for the identity.
     """
 
     to_coefficients: Array | None = None
@@ -390,7 +389,7 @@ class SecondOrderProblem(RestrictedProblem):
     def orthonormalised(self) -> Self:
         """Return the same problem in orthonormal coordinates of the span.
 
-        Each output has those of the span of its own atoms.
+        Each output has coordinates of the span of its own atoms.
         """
         if self.dictionary.is_orthonormal:
             return self
@@ -419,7 +418,7 @@ class SecondOrderProblem(RestrictedProblem):
         """Return the coefficients alpha of the merged atoms."""
         return u if self.to_coefficients is None else self.to_coefficients @ u
 
-    def start(self, coefficients: Array) -> Array:
+    def coordinates(self, coefficients: Array) -> Array:
         """Return the coordinates of coefficients of the merged atoms."""
         return coefficients if self.to_coordinates is None else self.to_coordinates @ coefficients
 
@@ -478,10 +477,10 @@ class SecondOrderProblem(RestrictedProblem):
     def shifts(self) -> Array:
         """Orthonormal directions of u that do not change h, because they shift all outputs alike.
 
-        Only the softmax loss has some. They are the columns of an array of shape
-        (n_coordinates, n_shifts), which has none if the loss is not shift invariant. A shift gives
-        an atom the same coefficient for all outputs. In orthonormal coordinates, in which the
-        signal of output c is Q_c u_c, all Q_c u_c are equal: of all u these have the largest
+        They are the columns of an array of shape (n_coordinates, n_shifts). It has no column unless
+        the loss is shift invariant, as the softmax loss is. A shift gives an atom the same
+        coefficient for all outputs. In orthonormal coordinates the signal of output c is Q_c u_c,
+        and a shift makes these signals equal. Such u are those with the largest
         || sum_c Q_c u_c ||^2, which is C ||u||^2 for C outputs.
         """
         if not self.loss.is_shift_invariant:
@@ -498,15 +497,15 @@ class SecondOrderProblem(RestrictedProblem):
         return directions[:, energies >= (1 - 1e-9) * self.n_outputs]
 
     @cached_property
-    def steepest(self) -> float:
+    def largest_slope(self) -> float:
         """A bound on the change of a row's predictions by u of length one.
 
         It is attained if there is one output.
         """
-        rows = self.columns[:, self.indices // self.n_outputs]
+        B = self.columns[:, self.indices // self.n_outputs]
         if self.to_coefficients is not None:
-            rows = rows @ self.to_coefficients
-        return float(np.linalg.norm(rows, axis=1).max(initial=0.0))
+            B = B @ self.to_coefficients
+        return float(np.linalg.norm(B, axis=1).max(initial=0.0))
 
     @cached_property
     def column_norms(self) -> Array:
@@ -525,13 +524,13 @@ class SecondOrderProblem(RestrictedProblem):
 
             s = -grad h(u)' d / ((B d)' l''(B u, y) (B d) / m),
 
-        which for the squared loss is the exact line search. The curvature is less what the loss
-        takes off if it couples rows (`Expansion.coupling`). The length is halved until
+        which for the squared loss is the exact line search. If the loss couples rows, its coupling
+        lowers the curvature (`Expansion`). The length is halved until
         h(u + s d) <= h(u) + 1e-4 s grad h(u)' d (Armijo's rule), which the squared loss never
-        needs. It is 0 if d is not a descent direction to rounding, or if no step decreases h.
+        needs. It is 0 if h does not decrease along d, up to rounding, or if no step decreases h.
         """
         weight = self.row_weight
-        stay = LineSearchStep(0.0, predictions, expansion)
+        no_step = LineSearchStep(0.0, predictions, expansion)
         image = self.predictions(direction)
         slope = inner(gradient, direction)
         second_derivative = inner(image, expansion.curvature(image)) * weight
@@ -540,20 +539,20 @@ class SecondOrderProblem(RestrictedProblem):
             second_derivative -= inner(across, across) * weight
         derivative = expansion.derivative * weight
         if second_derivative <= 0 or not slope < -self._rounding_of_slope(derivative, direction):
-            return stay
+            return no_step
 
         precision = float(np.finfo(derivative.dtype).eps)
         value = float(np.sum(expansion.values) * weight)
         tolerance = 16 * precision * abs(value)
         length = -slope / second_derivative
         for _ in range(_MOST_HALVINGS):
-            wanted = value + _SUFFICIENT_DECREASE * length * slope + tolerance
-            reached = predictions + length * image
-            following = self.expansion(reached)
-            if float(np.sum(following.values) * weight) <= wanted:
-                return LineSearchStep(length, reached, following)
+            largest_value = value + _SUFFICIENT_DECREASE * length * slope + tolerance
+            new_predictions = predictions + length * image
+            new_expansion = self.expansion(new_predictions)
+            if float(np.sum(new_expansion.values) * weight) <= largest_value:
+                return LineSearchStep(length, new_predictions, new_expansion)
             length /= 2
-        return stay
+        return no_step
 
     def _rounding_of_slope(self, derivative: Array, direction: Array) -> float:
         """Return a bound on the rounding error of grad h' d, in any units of the columns.
@@ -566,16 +565,16 @@ class SecondOrderProblem(RestrictedProblem):
         n_roundings: float = (16 + len(derivative)) ** 0.5
         return precision * n_roundings * length_of(derivative) * length_of(terms)
 
-    def converged(self, accuracy: float, predictions: Array, gradient: Array) -> bool:
-        """Return whether u is within `accuracy` of a minimiser, to rounding.
+    def is_converged(self, accuracy: float, predictions: Array, gradient: Array) -> bool:
+        """Return whether u is within `accuracy` of a minimiser, up to rounding.
 
         With the smallest positive eigenvalue mu of the Hessian at u and a bound rho on how fast the
         curvature changes, the condition is
 
             ||grad h(u)|| <= mu (1 - exp(-rho accuracy)) / rho,    or mu accuracy if rho = 0.
 
-        rho is 0 for the squared loss, and else the constant of `Loss.self_concordance` times the
-        steepest prediction. At a minimiser u + v the gradient is zero. Along v the curvature is at
+        rho is 0 for the squared loss, and else `Loss.self_concordance` times the largest slope of a
+        prediction. At a minimiser u + v the gradient is zero. Along v the curvature is at
         least exp(-rho t ||v||) times that at u (F. Bach, Self-concordant analysis for logistic
         regression, 2010, Proposition 1), so that ||grad h(u)|| >= mu (1 - exp(-rho ||v||)) / rho.
         There is a minimiser, because the slope of h in every direction exceeds zero far out if
@@ -588,7 +587,7 @@ class SecondOrderProblem(RestrictedProblem):
         """
         eigenvalues = _positive(np.linalg.eigvalsh(self.hessian(predictions)))
         smallest = float(eigenvalues[0]) if eigenvalues.size else np.inf
-        change_rate = self.loss.self_concordance * self.steepest
+        change_rate = self.loss.self_concordance * self.largest_slope
         reach = accuracy
         if change_rate > 0:
             reach = -math.expm1(-change_rate * accuracy) / change_rate
@@ -617,9 +616,9 @@ class GradientDescent(Solver):
     steps : int or None
         The number of steps. None sets no limit except 10,000.
     accuracy : float or None
-        delta of Algorithm 2: stop once ||b - b_opt||_2 <= delta is certain, to rounding (for a loss
-        of your own, if it has its `self_concordance`). None never checks, which saves an eigenvalue
-        problem in each step.
+        delta of Algorithm 2: stop once ||b - b_opt||_2 <= delta is certain, up to rounding. (A loss
+        of your own has to define `self_concordance` for this.) None never checks, which saves an
+        eigenvalue problem in each step.
 
     Warns
     -----
@@ -658,21 +657,21 @@ class GradientDescent(Solver):
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """Return the coefficients after the last step."""
-        inside = SecondOrderProblem.of_problem(problem).orthonormalised()
-        u = inside.start(start)
-        predictions = inside.predictions(u)
-        expansion = inside.expansion(predictions)
+        in_span = SecondOrderProblem.of_problem(problem).orthonormalised()
+        u = in_span.coordinates(start)
+        predictions = in_span.predictions(u)
+        expansion = in_span.expansion(predictions)
         is_certain = False
 
         for _ in range(_LIMIT if self.steps is None else self.steps):
-            gradient = inside.pull_back(expansion.derivative * inside.row_weight)
+            gradient = in_span.pull_back(expansion.derivative * in_span.row_weight)
             if self.accuracy is not None:
-                is_certain = inside.converged(float(self.accuracy), predictions, gradient)
+                is_certain = in_span.is_converged(float(self.accuracy), predictions, gradient)
                 if is_certain:
                     break
 
-            direction = self._direction(inside, expansion, gradient)
-            length, predictions, expansion = inside.line_search(
+            direction = self._direction(in_span, expansion, gradient)
+            length, predictions, expansion = in_span.line_search(
                 expansion, predictions, gradient, direction
             )
             if length == 0:
@@ -680,8 +679,8 @@ class GradientDescent(Solver):
             u = u + length * direction
 
         if self.steps is None and not is_certain:
-            self._warn_of_accuracy(len(u), len(inside.targets))
-        return inside.coefficients(u)
+            self._warn_of_accuracy(len(u), len(in_span.targets))
+        return in_span.coefficients(u)
 
     def _direction(
         self, problem: SecondOrderProblem, expansion: Expansion, gradient: Array

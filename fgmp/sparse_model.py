@@ -1,15 +1,14 @@
 """Sparse models: which coefficients may differ from zero, and their values.
 
 A model is given by its coefficients alpha, and stands for the signal x = Psi alpha, a combination
-of the columns of Psi, which are called atoms. (The paper writes a calligraphic A for the set of
-atoms, and A for Psi in Section IV-D, where the data are B.) In the standard basis Psi is the
-identity: the atoms are the features, and x = alpha. The support of a model lists the positions at
-which alpha may differ from zero; at all others it is zero.
+of the columns of Psi, which are called atoms. In the standard basis Psi is the identity: the atoms
+are the features, and x = alpha. The support of a model lists the positions at which alpha may
+differ from zero; at all others it is zero.
 
-In code a variable x holds the coefficients alpha, and the features of a client are A_i Psi, so that
-predictions are A_i Psi alpha. x is the signal in the formulas of the paper (the gradient at x, b,
-P_Lambda b, ||x||), in what a run records (`Result.x`, what a metric is called with), and in any
-`truth`; where both occur, the coefficients are called so.
+The name x has two meanings. In code it holds the coefficients alpha: within a run the features of a
+client are A_i Psi, so predictions are A_i Psi alpha. It is the signal in formulas of the paper (the
+gradient at x, P_Lambda b, ||x||), in what a run records (`Result.x`, the argument of a metric), and
+in any `truth`. Code that has both names the coefficients `coefficients`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ IndexArray = NDArray[np.intp]
 
 
 class NonFiniteUpdate(FloatingPointError):
-    """A client has no finite update, no finite model to send back to the server.
+    """A client has no finite update that it could send to the server.
 
     Only this package raises it. A FloatingPointError of a user's code is not caught.
     """

@@ -21,8 +21,8 @@ import numpy as np
 from .selection import PER_OUTPUT, Selection
 from .sparse_model import Array, IndexArray, SparseModel, dense
 
-Update = Array | SparseModel  # what a client sends back: of FedGradMP the whole model x_i
-Message = Any  # what it is sent: an array, a sparse model, an int, or a tuple of these
+Update = Array | SparseModel  # what a client sends: in FedGradMP the whole model x_i
+Message = Any  # what the server sends: an array, a sparse model, an int, or a tuple of these
 
 _INDEX_BYTES = 4  # indices travel as int32
 
@@ -46,7 +46,7 @@ def n_bytes(message: Message) -> int:
 
 
 class RejectReason(StrEnum):
-    """Why the server leaves out an update; a member equals its string and prints as it.
+    """Why the server leaves out an update; a member equals its string, and prints like it.
 
     Examples
     --------
@@ -87,13 +87,13 @@ class UpdateSpec:
         The update is a sparse model with at most this many entries, counted as `selection` counts
         them. None means that it is a dense array.
     reference : ndarray, SparseModel or None
-        What updates differ little from, such as the model that was sent: noise clips the difference
-        from it. None is zero, for gradients, or for changes of a model.
+        A point near the updates, such as the model that was sent: noise clips the difference from
+        it. None stands for zero, as for gradients and for changes of a model.
     selection : Selection
     mean_only : bool, default True
         Whether only a mean may combine the updates, as with Hessians and sketches: a median refuses
-        these. Say False for models, for changes of models, and for all else of which a median of
-        each entry makes sense.
+        these. Say False for models, for changes of models, and wherever a median of each entry
+        makes sense.
 
     Examples
     --------
@@ -190,14 +190,14 @@ class UpdateSpec:
 
 
 class Entries(NamedTuple):
-    """Of each entry of sparse updates the index of its vector, and its position in it."""
+    """For each entry of sparse updates: the index of its vector, and its position there."""
 
     vector: IndexArray
     position: IndexArray
 
 
 def bytes_up_of(entries: Entries | None, values: Array) -> int:
-    """Return what updates took on the wire; a dense one travels as entries if that is shorter."""
+    """Return the bytes of updates; a dense one travels as its nonzeros if that is shorter."""
     entry_bytes = _INDEX_BYTES + values.itemsize
     if entries is not None:
         return entry_bytes * len(values)
@@ -220,14 +220,14 @@ class UpdateTable(Sequence[Any]):
 class Updates(NamedTuple):
     """What the server sees of the updates of a cohort.
 
-    That is a vector for each accepted update; or, if a privacy mechanism adds the updates up, a
-    single vector: their mean, or with noise what is released in its place.
+    By default that is a vector for each accepted update. If a privacy mechanism adds the updates
+    up, it is one vector: their mean, or with noise what is released in its place.
 
     Attributes
     ----------
     update_spec : UpdateSpec
     accepted : ndarray of int
-        The clients whose updates are in the vectors, as increasing positions in the cohort.
+        Increasing positions in the cohort: the clients whose updates are in the vectors.
     weights : ndarray of float, shape (n_vectors,)
         The weight p_i of each vector.
     entries : Entries or None
@@ -237,7 +237,7 @@ class Updates(NamedTuple):
     rejected : Counter of str
         How many updates were rejected, by `RejectReason`.
     bytes_up, bytes_down : int
-        What the accepted updates took, and what the clients were sent beside the message itself.
+        What the accepted updates took, and what clients were sent in addition to the message.
     """
 
     update_spec: UpdateSpec
@@ -269,7 +269,7 @@ class Updates(NamedTuple):
         return matrix
 
     def mean(self) -> Array:
-        """Return sum_i p_i x_i, with the weights scaled to the vectors that there are."""
+        """Return sum_i p_i x_i, with weights that are scaled to sum to one."""
         if self.entries is None:
             return np.add.reduce(self.shares[:, None] * self.values, axis=0)
         weighted = self.shares[self.entries.vector] * self.values
@@ -290,7 +290,7 @@ def _has_layout(update_spec: UpdateSpec, update: Any) -> bool:
 
 
 def _reason_of_support(update_spec: UpdateSpec, support: IndexArray) -> RejectReason | None:
-    """Check that indices are in range, increasing, and no more than there may be."""
+    """Return the reason if indices are out of range, not increasing, or too many."""
     if not len(support):
         return None
     shape = update_spec.shape

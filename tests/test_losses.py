@@ -107,7 +107,7 @@ def test_hessian_is_the_derivative_of_the_gradient(name):
     signal = D.synthesise(SparseModel(merged, problem.coefficients(z), inside.model_shape).dense())
     assert np.linalg.norm(signal) == pytest.approx(np.linalg.norm(z))
     np.testing.assert_allclose(problem.predictions(z), client.predictions(signal), atol=1e-10)
-    np.testing.assert_allclose(problem.start(problem.coefficients(z)), z, atol=1e-10)
+    np.testing.assert_allclose(problem.coordinates(problem.coefficients(z)), z, atol=1e-10)
 
 
 @pytest.mark.parametrize("approximation", ["omp", "thresholding"])

@@ -268,7 +268,7 @@ class Site:
             return _Computed(client.run_clients(call, message, np.array([0]))[0], n_rows)
 
     def _prepare(self, context: Any, name: str, client_id: int) -> tuple[Method, LocalClients]:
-        """Return the method of a run, and this client alone, prepared for it."""
+        """Return the method of a run, and the transport to this client alone for it."""
         run = dict(context.state[_RUN + name])
         arrays = arrays_of(context.state[_ARRAYS + name])
         method: Method = from_json(run["method"], arrays, self.kinds)

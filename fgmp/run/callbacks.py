@@ -129,7 +129,7 @@ class Checkpoint:
         """
         title = f"checkpoint {str(self.path)!r}"
         content = _read(title, self.target)
-        if run.streams.drawn:
+        if run.streams.is_generated:
             run.streams = Streams(content.seed)
             names = names | {"seed": repr(content.seed)}
 

@@ -174,7 +174,7 @@ class Faulty:
         return getattr(self.transport, name)
 
     def for_method(self, method: Method) -> Faulty:
-        """Return the same faults around the inner transport, prepared for a method."""
+        """Return the same faults around the inner transport for a method."""
         return Faulty(self.transport.for_method(method), *self.faults)
 
     def identity(self) -> dict[str, Any]:
