@@ -90,7 +90,7 @@ validation, warnings, linear algebra, and nothing about supports. To follow it f
 4. `selection.py`: what counts as one of the tau atoms
 5. `dictionaries.py`: atoms, and projection onto a few of them
 6. `solvers.py`: the restricted problem, and how a client minimises it
-7. `updates.py`: what a client sends, why an update is rejected, those of a cohort together
+7. `updates.py`: what a client sends, why an update is rejected, the updates of a cohort
 8. `method.py`: what a method is, keyed random streams, what a run asks of a transport
 9. `fedgradmp.py`: Algorithm 1 (b is the minimiser) and Algorithm 2 (b is within delta of it)
 10. `aggregation.py`: whom the server asks, what it sees, and how updates become one

@@ -109,7 +109,7 @@ class Client:
         return self.loss.model_shape(self.n_features)
 
     def columns(self, atoms: IndexArray) -> Array:
-        """Return the columns of A_i with some indices, dense, shape (n_samples, k)."""
+        """Return the columns of A_i of some atoms, by index: dense, of shape (n_samples, k)."""
         return self.features.take(atoms, axis=1)
 
     def predictions(self, x: Model) -> Array:

@@ -110,7 +110,7 @@ class Progress:
         )
 
     def with_state_kept(self, traffic: Traffic) -> Progress:
-        """Return the progress after one more round, in which nobody answered some exchange."""
+        """Return the progress after one more round, in which some exchange got no answer."""
         return replace(
             self,
             round=self.round + 1,
@@ -468,7 +468,7 @@ class Result:
         The model with the lowest objective on record, never worse than the start; with noise the
         last.
     seed : int
-        ``rng=seed`` repeats the run, but for noise and its cohorts, which come from a secret.
+        ``rng=seed`` repeats the run, except for noise and its cohorts, which come from a secret.
     state : object
         The last state of the server, from which ``simulate(..., state=)`` goes on.
     rejected : Counter of str

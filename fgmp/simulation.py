@@ -172,7 +172,7 @@ def transport_to(name: str, clients: object) -> Transport:
     Raises
     ------
     ValueError
-        If it is neither, or if a transport lacks a member. `name` is that of the argument.
+        If it is neither, or if a transport lacks a member. `name` is the name of the argument.
     """
     if isinstance(clients, Federation):
         return LocalClients(clients)

@@ -574,15 +574,15 @@ class SecondOrderProblem(RestrictedProblem):
             ||grad h(u)|| <= mu (1 - exp(-rho accuracy)) / rho,    or mu accuracy if rho = 0.
 
         rho is 0 for the squared loss, and else `Loss.self_concordance` times the largest slope of a
-        prediction. At a minimiser u + v the gradient is zero. Along v the curvature is at
-        least exp(-rho t ||v||) times that at u (F. Bach, Self-concordant analysis for logistic
+        prediction. At a minimiser u + v the gradient is zero. Along v the curvature is at least
+        exp(-rho t ||v||) times that at u (F. Bach, Self-concordant analysis for logistic
         regression, 2010, Proposition 1), so that ||grad h(u)|| >= mu (1 - exp(-rho ||v||)) / rho.
         There is a minimiser, because the slope of h in every direction exceeds zero far out if
         ||grad h(u)|| < mu / rho; rows that can be separated leave none. A loss of unknown
         self-concordance has rho = 0, and is judged as if its Hessian were constant.
 
-        In directions of no curvature, to rounding, every point is a minimiser of the squared loss.
-        Far out, where a loss is flat, the curvature also vanishes in directions in which it was
+        In directions without curvature, up to rounding, every point minimises the squared loss. Far
+        out, where a loss is flat, the curvature also vanishes in directions in which it was
         positive at u = 0, and then nothing is certain.
         """
         eigenvalues = _positive(np.linalg.eigvalsh(self.hessian(predictions)))
@@ -602,7 +602,7 @@ class SecondOrderProblem(RestrictedProblem):
 
 
 def _positive(eigenvalues: Array) -> Array:
-    """Return those of increasing eigenvalues that are larger than rounding of the largest."""
+    """Return the eigenvalues, given in increasing order, above the rounding of the largest."""
     rounding = len(eigenvalues) * np.finfo(eigenvalues.dtype).eps * eigenvalues[-1]
     return eigenvalues[eigenvalues > rounding]
 
