@@ -319,7 +319,7 @@ class TrimmedMean(_CoordinatewiseAggregator):
     def of_columns(self, values: Array, weights: Array) -> Array:
         """Return the weighted mean of what each column has between the two ends."""
         columns = _sort_columns(values, weights)
-        first = np.maximum(columns.begins, self.share)
+        first = np.maximum(columns.starts, self.share)
         last = np.minimum(columns.ends, 1 - self.share)
         kept = np.clip(last - first, 0, None)
         # What is cut gets weight zero exactly: rounding times 1e300 would decide the mean.
@@ -331,7 +331,7 @@ class _SortedColumns(NamedTuple):
     """Columns in increasing order, and the interval of cumulated weight of each entry."""
 
     values: Array
-    begins: Array
+    starts: Array
     ends: Array
 
 

@@ -45,28 +45,28 @@ class Traffic:
 
     Attributes
     ----------
-    began : float
+    start_time : float
         When the round began, in seconds of `time.perf_counter`.
-    took_part : ndarray of bool, shape (cohort_size,)
+    is_participant : ndarray of bool, shape (cohort_size,)
         Whose updates were accepted in every exchange.
     bytes_up, bytes_down : int
     rejected : Counter of str
         How many updates were rejected, by reason.
     """
 
-    began: float
-    took_part: Array
+    start_time: float
+    is_participant: Array
     bytes_up: int = 0
     bytes_down: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
 
     def add(self, message: Message, updates: Updates) -> None:
         """Count one exchange."""
-        cohort_size = len(self.took_part)
+        cohort_size = len(self.is_participant)
         self.bytes_up += updates.bytes_up
         self.bytes_down += cohort_size * n_bytes(message) + updates.bytes_down
         self.rejected += updates.rejected
-        self.took_part &= np.bincount(updates.accepted, minlength=cohort_size) > 0
+        self.is_participant &= np.bincount(updates.accepted, minlength=cohort_size) > 0
 
 
 @dataclass(frozen=True)
@@ -103,18 +103,18 @@ class Progress:
     def with_new_state(self, state: State, traffic: Traffic) -> Progress:
         """Return the progress after one more round, which led to a new state."""
         return replace(
-            self.with_state_kept(traffic),
+            self.with_old_state(traffic),
             state=state,
-            n_participants=int(np.count_nonzero(traffic.took_part)),
+            n_participants=int(np.count_nonzero(traffic.is_participant)),
             effective_rounds=self.effective_rounds + 1,
         )
 
-    def with_state_kept(self, traffic: Traffic) -> Progress:
+    def with_old_state(self, traffic: Traffic) -> Progress:
         """Return the progress after one more round, in which some exchange got no answer."""
         return replace(
             self,
             round=self.round + 1,
-            seconds=self.seconds + time.perf_counter() - traffic.began,
+            seconds=self.seconds + time.perf_counter() - traffic.start_time,
             bytes_up=self.bytes_up + traffic.bytes_up,
             bytes_down=self.bytes_down + traffic.bytes_down,
             n_participants=0,

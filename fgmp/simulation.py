@@ -191,11 +191,11 @@ def run_round(run: Run) -> Progress:
     If an exchange leaves no accepted update of positive weight, the state is as it was before.
     """
     round_number = run.progress.round + 1
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     n_clients = len(run.transport.weights)
     sampler = run.aggregator.sampler
     cohort = sampler.draw(run.streams, round_number, n_clients, run.cohort_size)  # S_t
-    traffic = Traffic(began, took_part=np.ones(len(cohort), bool))
+    traffic = Traffic(start_time, is_participant=np.ones(len(cohort), bool))
     state = run.progress.state
     for exchange_index, exchange in enumerate(run.method.exchanges()):
         message = exchange.message(state)
@@ -207,7 +207,7 @@ def run_round(run: Run) -> Progress:
         traffic.add(message, updates)
 
         if updates.is_empty:
-            return run.progress.with_state_kept(traffic)  # rounds are atomic
+            return run.progress.with_old_state(traffic)  # rounds are atomic
         vector = run.aggregator(updates)  # by default their weighted mean
         state = exchange.server_update(state, update_spec.from_vector(vector))
     return run.progress.with_new_state(state, traffic)
@@ -334,7 +334,7 @@ def _new_run(
 
     The parameters are those of `simulate`.
     """
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     transport = transport.for_method(method)
     cohort_size = check_cohort(cohort_size, len(transport.weights))
     n_exchanges = len(method.exchanges())
@@ -350,7 +350,7 @@ def _new_run(
     aggregator.privacy.check_method(method, transport.info, cohort_size)
     streams = Streams(check_seed("rng", rng), is_generated=rng is None)
     start = method.start(info) if state is None else state
-    progress = Progress(0, start, time.perf_counter() - began)
+    progress = Progress(0, start, time.perf_counter() - start_time)
     # With what a method may know: under noise, numbers of rows are data, and no run is short.
     is_short = is_short_run(method, info, rounds, cohort_size)
     return Run(
