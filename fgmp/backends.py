@@ -115,14 +115,17 @@ class KernelUpdates(NamedTuple):
     unsolved: Sequence[int] = ()
 
 
+Compute = Callable[..., KernelUpdates | None]
+
+
 class Kernel(NamedTuple):
     """A compiled kernel, and what it stands for.
 
     Attributes
     ----------
     compute : (method, federation, derived, call, message, cohort) -> KernelUpdates, or None
-        `derived` is that of the `BackendRecord`. If Numba cannot compile the kernel, it returns
-        None and has computed nothing.
+        `derived` is that of the `BackendRecord`. It returns None if Numba cannot compile it, and
+        has computed nothing then.
     steps : mapping of str to function
         What the class of a method must have under these names: the functions that `client_update`
         calls, as the kernel was written for them.
@@ -132,30 +135,30 @@ class Kernel(NamedTuple):
         Whether the kernel stands for a method of these functions, with its options, on these data.
     """
 
-    compute: Callable[..., KernelUpdates | None]
-    steps: Mapping[str, Any]
+    compute: Compute
+    steps: Mapping[str, object]
     losses: tuple[type, ...]
     when: Callable[[Any, Federation], bool]
 
 
 # By the function `client_update` of an exchange. Kernels enter themselves (`kernel`) while their
 # module is imported; then it is constant.
-_KERNELS: dict[Any, list[Kernel]] = {}
+_KERNELS: dict[object, list[Kernel]] = {}
 
 # The module with the kernels of this package. Modules import methods, and no method imports them.
 _MODULE_OF_KERNELS = "fgmp.fast.dispatch"
 
 
 def kernel(
-    client_update: Any,
+    client_update: object,
     *,
-    steps: Mapping[str, Any],
+    steps: Mapping[str, object],
     losses: tuple[type, ...],
-    when: Callable[[Any, Any], bool],
-) -> Callable[[Any], Any]:
+    when: Callable[[Any, Federation], bool],
+) -> Callable[[Compute], Compute]:
     """Register the decorated function as the `compute` of a `Kernel` for `client_update`."""
 
-    def register(compute: Any) -> Any:
+    def register(compute: Compute) -> Compute:
         kernels = _KERNELS.setdefault(client_update, [])
         kernels.append(Kernel(compute, steps, losses, when))
         return compute
@@ -163,7 +166,7 @@ def kernel(
     return register
 
 
-def is_short_run(method: Any, info: ProblemInfo, rounds: int, cohort_size: int) -> bool:
+def is_short_run(method: object, info: ProblemInfo, rounds: int, cohort_size: int) -> bool:
     """Return whether a run ends before a kernel is compiled, judging by the size of the problem."""
     # Methods that have kernels count local iterations; all others run the reference anyway.
     iterations = rounds * cohort_size * getattr(method, "local_iterations", 1)
@@ -171,7 +174,7 @@ def is_short_run(method: Any, info: ProblemInfo, rounds: int, cohort_size: int) 
     return iterations <= _FEW_ITERATIONS and iterations * numbers_of_client <= _FEW_NUMBERS
 
 
-def find_kernel(client_update: Any, federation: Federation, is_short: bool) -> Kernel | str:
+def find_kernel(client_update: object, federation: Federation, is_short: bool) -> Kernel | str:
     """Return the kernel for the client's part of an exchange, or the reason why there is none.
 
     `is_short` is what `is_short_run` says of the run.
@@ -204,5 +207,5 @@ def find_kernel(client_update: Any, federation: Federation, is_short: bool) -> K
     return kernels[0] if _HAS_NUMBA else "numba is missing"
 
 
-def _has_steps(method_class: type, steps: Mapping[str, Any]) -> bool:
+def _has_steps(method_class: type, steps: Mapping[str, object]) -> bool:
     return all(getattr(method_class, name, None) is step for name, step in steps.items())

@@ -271,7 +271,7 @@ class Federation:
     truth: Array | None = None
     labels: tuple[Any, Any] | None = None
     feature_names: tuple[str, ...] | None = None
-    client_names: tuple[Any, ...] | None = None
+    client_names: tuple[Hashable, ...] | None = None
 
     def __repr__(self) -> str:
         size = f"{len(self.targets)} rows of {self.n_features} features"

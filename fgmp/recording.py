@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -225,12 +225,9 @@ class Run:
 
     def relative_error(self, x: Array) -> float:
         """Return ||x - x#|| / ||x#|| of a signal x."""
-        error = (x - self.transport.truth).ravel()
-        return float(math.sqrt(error @ error) / self._norm_of_truth)
-
-    @cached_property
-    def _norm_of_truth(self) -> np.floating[Any]:
-        return np.linalg.norm(np.asarray(self.transport.truth))
+        truth = np.asarray(self.transport.truth)
+        error = (x - truth).ravel()
+        return float(math.sqrt(error @ error) / np.linalg.norm(truth))
 
     @cached_property
     def polled(self) -> IndexArray:
@@ -390,7 +387,7 @@ class History:
         return run.aggregator.privacy.objective(run.transport, coefficients, run.polled)
 
 
-def _check_names(metrics: Mapping[str, Any], columns: Iterable[str]) -> None:
+def _check_names(metrics: Mapping[str, object], columns: Iterable[str]) -> None:
     """Raise a ValueError if a metric would overwrite a column."""
     for name in columns:
         if name in metrics:
@@ -399,7 +396,7 @@ def _check_names(metrics: Mapping[str, Any], columns: Iterable[str]) -> None:
             )
 
 
-def _as_number(name: str, value: Any) -> float:
+def _as_number(name: str, value: object) -> float:
     """Return what a metric returned as a number, which may be nan or infinite."""
     array = np.asarray(value)
     if array.ndim or array.dtype.kind not in "biuf":
@@ -547,7 +544,7 @@ def _size_of(model: RecordedModel | Result) -> dict[str, str]:
     return {"nonzero": f"{len(model.support)} of {model.coefficients.size} coefficients"}
 
 
-def check_callbacks(callbacks: Any) -> list[Callback]:
+def check_callbacks(callbacks: Callback | Iterable[Callback]) -> list[Callback]:
     """Return callbacks, given as one or several, as a list.
 
     Raises

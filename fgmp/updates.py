@@ -303,7 +303,7 @@ def _reason_of_support(update_spec: UpdateSpec, support: IndexArray) -> RejectRe
     return None
 
 
-def _is_index_vector(support: Any, shape: tuple[int, ...]) -> bool:
+def _is_index_vector(support: object, shape: tuple[int, ...]) -> bool:
     """Whether these are indices, one for each value."""
     if not isinstance(support, np.ndarray) or support.dtype.kind != "i":
         return False
