@@ -149,7 +149,7 @@ def test_run_that_ends_in_the_middle_of_a_round_remembers_what_it_was_about_to_r
     """The client that is gone when the run resumes has no part in the sums of before and after."""
     path = tmp_path / "run.fgmp"
     killed_at = tmp_path / "killed.fgmp"  # the file as it is before the sum is opened
-    summed = SecureSum.sum_of_rows
+    summed = SecureSum.sum_vectors
 
     def summed_when_killed(self, *given):
         shutil.copy(path, killed_at)
@@ -163,7 +163,7 @@ def test_run_that_ends_in_the_middle_of_a_round_remembers_what_it_was_about_to_r
     with record_released_sums() as released:
         collect = SecureSum.run_and_collect
         with (
-            mock.patch.object(SecureSum, "sum_of_rows", summed_when_killed),
+            mock.patch.object(SecureSum, "sum_vectors", summed_when_killed),
             mock.patch.object(SecureSum, "run_and_collect", collected_and_interrupted),
             pytest.raises(KeyboardInterrupt),
         ):

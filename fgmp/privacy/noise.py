@@ -285,19 +285,19 @@ class CalibratedNoise(Mean, PrivacyMechanism, ClientSampler):
         answers = (None, RejectReason.NOT_FINITE)
         has_answered = np.array([spec.validate(reply) in answers for reply in replies], bool)
         bytes_up = cohort_size * spec.length * np.dtype(spec.dtype).itemsize
-        no_rows = np.empty((0, spec.length))
-        seen = Updates(spec, np.arange(0), np.ones(0), None, no_rows, Counter(), bytes_up)
+        no_vectors = np.empty((0, spec.length))
+        seen = Updates(spec, np.arange(0), np.ones(0), None, no_vectors, Counter(), bytes_up)
         if not has_answered.any():
             return seen
 
-        rows = np.zeros((cohort_size, spec.length))
-        rows[updates.accepted] = updates.as_matrix() - spec.centre
-        clipped = np.array([self.clipped(row, call.exchange_index) for row in rows])
+        vectors = np.zeros((cohort_size, spec.length))
+        vectors[updates.accepted] = updates.as_matrix() - spec.centre
+        clipped = np.array([self.clipped(vector, call.exchange_index) for vector in vectors])
         mean = clipped.mean(axis=0)
         if isinstance(inner, SecureSum):
             shares = np.full(cohort_size, 1 / cohort_size)
             senders = np.arange(cohort_size)
-            unmasked = inner.sum_of_rows(clipped, senders, shares, cohort, n_rows=0, goes_on=True)
+            unmasked = inner.sum_vectors(clipped, senders, shares, cohort, n_rows=0, goes_on=True)
             mean = inner.decoded(unmasked.total)
             seen = seen._replace(bytes_up=unmasked.bytes_up, bytes_down=unmasked.bytes_down)
 

@@ -224,28 +224,28 @@ class SecureSum(Mean, PrivacyMechanism):
         client_ids = np.asarray(transport.info.client_ids)[cohort[shares > 0]]
         return self.ledger is not None and frozenset(client_ids.tolist()) in self.ledger.sets
 
-    def sum_of_rows(
+    def sum_vectors(
         self,
-        rows: Array,
+        vectors: Array,
         senders: IndexArray,
         shares: Array,
         cohort: IndexArray,
         n_rows: int,
         goes_on: bool,
     ) -> Unmasked:
-        """Return the sum of weighted rows under masks, with every message on this machine.
+        """Return the sum of weighted vectors under masks, with every message on this machine.
 
         Parameters
         ----------
-        rows : ndarray of float, shape (n_senders, n_columns)
+        vectors : ndarray of float, shape (n_senders, length)
         senders : ndarray of int
-            Whose rows these are, as positions in the cohort.
+            Whose vectors these are, as positions in the cohort.
         shares : ndarray of float, shape (cohort_size,)
             The weights of the whole cohort.
         cohort : ndarray of int
             Indices of its clients.
         n_rows : int
-            How many rows of data the cohort has. Another number has masks of its own, as over a
+            How many rows the cohort has. Another number has masks of its own, as over a
             network, where clients agree on masks for the total of their weights.
         goes_on : bool
             As in `sum_under_masks`.
@@ -255,9 +255,9 @@ class SecureSum(Mean, PrivacyMechanism):
         TooFewClients
             If there are fewer senders than the threshold.
         """
-        vectors = {
-            position: self.encoded(row, shares[position])
-            for row, position in zip(rows, senders.tolist(), strict=True)
+        encoded = {
+            position: self.encoded(vector, shares[position])
+            for vector, position in zip(vectors, senders.tolist(), strict=True)
         }
         client_ids = cohort.tolist()
         sessions = Sessions()
@@ -267,7 +267,7 @@ class SecureSum(Mean, PrivacyMechanism):
                 sessions.public_keys[client_id] = sessions.key_pair(client_id).public
         about = b"%d" % n_rows
         return sum_under_masks(
-            sessions.trip_here(vectors, client_ids, about),
+            sessions.trip_here(encoded, client_ids, about),
             len(client_ids),
             self.needed(len(client_ids)),
             about=about,
@@ -373,13 +373,13 @@ class SecureSum(Mean, PrivacyMechanism):
         spec = call.update_spec
         shares = transport.weights[cohort] / transport.weights[cohort].sum()
         sums = self._masked_sum(transport, call, message, cohort, shares)
-        rows = np.empty((0, spec.length))
+        vectors = np.empty((0, spec.length))
         if sums.total is not None:
-            rows = (self.decoded(sums.total) / float(shares[sums.accepted].sum()))[None]
+            vectors = (self.decoded(sums.total) / float(shares[sums.accepted].sum()))[None]
         rejected = Counter({str(reason): count for reason, count in sums.rejected.items()})
-        weights = np.ones(len(rows))
+        weights = np.ones(len(vectors))
         return Updates(
-            spec, sums.accepted, weights, None, rows, rejected, sums.bytes_up, sums.bytes_down
+            spec, sums.accepted, weights, None, vectors, rejected, sums.bytes_up, sums.bytes_down
         )
 
     def objective(self, transport: Transport, coefficients: Model, indices: IndexArray) -> float:
@@ -422,11 +422,11 @@ class SecureSum(Mean, PrivacyMechanism):
 
         goes_on = self.was_released(transport, cohort, shares)
         if call is None:
-            rows, present = self._objectives_in_range(transport, message, cohort)
+            vectors, present = self._objectives_in_range(transport, message, cohort)
             rejected: Counter[str] = Counter()
         else:
             updates = call.update_spec.accept(transport.run_clients(call, message, cohort), shares)
-            rows = updates.as_matrix()
+            vectors = updates.as_matrix()
             present = updates.accepted
             rejected = updates.rejected
         senders = self.releasable(transport, cohort, shares, present, is_objective=call is None)
@@ -439,10 +439,10 @@ class SecureSum(Mean, PrivacyMechanism):
             if self.sessions is not None:
                 self.sessions.end()  # as after a sum over a network that is not opened
             return closed
-        rows = rows[np.isin(present, senders)]
+        vectors = vectors[np.isin(present, senders)]
         n_rows = sum(transport.info.n_rows[index] for index in cohort.tolist())
         try:
-            unmasked = self.sum_of_rows(rows, senders, shares, cohort, int(n_rows), goes_on)
+            unmasked = self.sum_vectors(vectors, senders, shares, cohort, int(n_rows), goes_on)
         except TooFewClients:
             return closed
         return MaskedSum(unmasked.total, senders, unmasked.bytes_up, unmasked.bytes_down, rejected)
@@ -450,7 +450,7 @@ class SecureSum(Mean, PrivacyMechanism):
     def _objectives_in_range(
         self, transport: Transport, coefficients: Model, indices: IndexArray
     ) -> tuple[Array, IndexArray]:
-        """Return objectives as rows of one number, and whose they are as positions in `indices`."""
+        """Return objectives, as vectors of one number, and their positions in `indices`."""
         reported, values = transport.objectives(coefficients, indices)
         in_range = np.abs(values) <= self.range
         # A client that never answers would send its objective only, and so in a set of its own.
