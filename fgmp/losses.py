@@ -58,8 +58,8 @@ class Loss(ABC):
     which are right for a loss of real numbers whose model is a vector and whose objective is the
     mean over the rows. In all these functions `predictions` and `direction` have shape (n_rows,),
     or (n_rows, n_outputs) for a loss with several outputs, and `targets` has shape (n_rows,).
-    Numbers are returned in the precision of the predictions. Make a loss a frozen dataclass if
-    clients each have an object of their own: two are equal then if their parameters are.
+    Numbers are returned in the precision of the predictions. If each client has an object of its
+    own, make the loss a frozen dataclass, so that two are equal if their parameters are.
 
     Examples
     --------
@@ -197,9 +197,9 @@ class GLMLoss(Loss):
         """Return by how much the label of each row is ahead of each other label, or None.
 
         The shape is (n_rows, n_labels - 1). A row is classified without error if all its margins
-        are positive. A loss has margins if it decreases as they grow, without a minimum, as the
-        logistic loss does: of such a loss a run says if a model separates the rows. Other losses
-        return None, as by default.
+        are positive. A loss that decreases without a minimum as these margins grow, such as the
+        logistic loss, returns them, and a run then warns if a model separates the rows. Other
+        losses return None, as by default.
         """
         return None
 
