@@ -80,9 +80,10 @@ Transactions on Information Theory 70(6), 2024; "the paper" is this one in all f
 Here tau is the number of atoms of a model, its `sparsity`; P_Lambda is the projection onto the span
 of the atoms Lambda, and Pi_R the projection onto the ball. `FedGradMP.client_update` has the lines
 of a client, `server_update` that of the server, and `simulation.run_round` calls both.
-**The files at the top of the package are the algorithm**, and import no folder but ``_support``:
-validation, warnings, linear algebra, and nothing about supports. To follow it from the data up to
-`simulate`, read in this order:
+**The files at the top of the package are the algorithm**, and import no folder but ``_support``,
+which has helpers: validation, warnings, and linear algebra, such as least squares and matching
+pursuit. If you know the paper, begin with `fedgradmp.py`, which has its lines, and look up the
+rest. To follow the algorithm from the data up to `simulate`, read in this order:
 
 1. `sparse_model.py`: a vector, or a matrix, with few entries that are not zero
 2. `losses.py`: the objective of a row
@@ -92,15 +93,15 @@ validation, warnings, linear algebra, and nothing about supports. To follow it f
 6. `solvers.py`: the restricted problem, and how a client minimises it
 7. `updates.py`: what a client sends, why an update is rejected, the updates of a cohort
 8. `method.py`: what a method is, keyed random streams, what a run asks of a transport
-9. `fedgradmp.py`: Algorithm 1 (b is the minimiser) and Algorithm 2 (b is within delta of it)
+9. `fedgradmp.py`: Algorithms 1 and 2, what a client does in a round, and then the server
 10. `aggregation.py`: whom the server asks, what it sees, and how updates become one
 11. `recording.py`: runs in progress, what they record, and their results
 12. `simulation.py`: the clients of this process, a round, `simulate`
 
 `simulate` calls the `client_update` of an exchange through `run_round`,
 `PrivacyMechanism.run_and_collect`, `LocalClients.run_clients` and `Call.update_of`. If
-`run_clients` finds a compiled kernel that does the same, it calls that (`backends.py`). The last
-file is `baselines.py`, the methods to compare with.
+`run_clients` finds a compiled kernel that does the same, it calls that. Two files are left:
+`backends.py`, by which kernels are found, and `baselines.py`, the methods to compare with.
 
 The folders below are for particular needs. The files above import none of them, except that the
 first run asks ``fast`` for a kernel:

@@ -9,8 +9,9 @@ docs/promises.md says what each onlooker sees, with other mechanisms, too.
 
 In a simulation, data and server are in one process. `for_run`, `check_method` and `visible_info`
 get the true `ProblemInfo`; the advice at the end of a run, checkpoints and callbacks can reach the
-rows themselves. The functions of a method for the server get none of this. `client_update` gets the
-rows of one client, and `products` of the dictionary gets, once, the rows of all.
+rows themselves. Of a method, `check` and `start` get what `visible_info` returns, `client_update`
+gets the rows of one client, and the other functions none of these. `products` of the dictionary
+gets, once, the rows of all.
 
 `Mean` is the default. A few adversarial clients cannot move `Median` and `TrimmedMean` far: these
 aggregate every coordinate of the updates by itself, with the weights p_i of the clients whose
@@ -119,8 +120,9 @@ class PrivacyMechanism:
     ) -> Updates:
         """Have a cohort compute its updates, and return what the server sees of them.
 
-        This is the one place at which updates are computed. A mechanism asks the clients itself, so
-        that one which hides updates can ask for their sum, and never holds the update of a client.
+        All updates are asked for here, and computed by `Transport.run_clients`. A mechanism asks
+        itself, so that one which hides updates can ask for their sum instead, and never holds the
+        update of a client.
         """
         updates = transport.run_clients(call, message, cohort)
         return call.update_spec.accept(updates, transport.weights[cohort])

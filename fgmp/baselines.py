@@ -1,7 +1,7 @@
 """Baselines: federated first-order methods to compare with.
 
 They are dense, hard-thresholded or soft-thresholded. Dual averaging, plain and fast, sums up
-gradients, and thresholds at the point where it takes the next gradient. None of them reduces the
+gradients, and takes each new gradient at the thresholded sum. None of them reduces the
 variance of minibatches: SAG and SVRG, which the paper names among the solvers of a client (Section
 IV-A), are not implemented, neither here nor in `fgmp.solvers`.
 
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ._support.validation import validate_integer_field, validate_number_field
-from ._support.warnings import warn_of_small_batches
+from ._support.warnings import check_batch_size
 from .data import Client, ProblemInfo
 from .dictionaries import Atoms, StandardBasis, check_dictionary
 from .method import Exchange, Method
@@ -64,7 +64,7 @@ class Baseline(Method):
     def check(self, info: ProblemInfo) -> None:
         """Raise a ValueError if the parameters do not fit a problem."""
         self.selection.check(None, info.model_shape)
-        warn_of_small_batches(self.batch_size, info.n_rows)
+        check_batch_size(self.batch_size, info.n_rows)
 
     @property
     def length(self) -> float:

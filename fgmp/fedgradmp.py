@@ -8,9 +8,9 @@ draw of the cohort in `simulation.run_round`, the loop over its clients in
 accuracy delta of Algorithm 2 in the solver. A compiled kernel may stand for `client_update`, up to
 rounding; ``with fgmp.backend("reference"):`` runs the code below.
 
-The paper writes x for a signal Psi alpha. Here x holds the coefficients alpha (`SparseModel`), and
-clients have A_i Psi in place of A_i from the start of a run on. In the standard basis these are the
-same.
+The paper writes x for a signal Psi alpha (in Section IV-D for the coefficients alpha). Here x holds
+the coefficients (`SparseModel`), and clients have A_i Psi in place of A_i from the start of a run
+on. In the standard basis these are the same.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ._support.validation import validate_integer_field, validate_number_field
-from ._support.warnings import warn_of_few_rows, warn_of_small_batches
+from ._support.warnings import check_batch_size, warn_of_few_rows
 from .data import Client, ProblemInfo
 from .dictionaries import Atoms, StandardBasis, check_dictionary
 from .method import Exchange, Method
@@ -54,12 +54,12 @@ class FedGradMP(Method):
     dictionary : StandardBasis or Dictionary
         The atoms; the standard basis by default.
     solver : Solver or None
-        How a client minimises f_i over the span of the merged atoms: `Exact` (Algorithm 1), or
-        `GradientDescent`, `Newton` or `SGD` (Algorithm 2). With an `accuracy` delta and no `steps`,
-        `GradientDescent` and `Newton` stop once ||b - b_opt|| <= delta is certain, and warn if they
-        do not reach it. None takes what `loss.local_solver` names: `Exact` for the squared loss,
-        and one step of gradient descent with a line search unless a loss says otherwise
-        (`fgmp.solvers.solver_for` says why).
+        How a client minimises f_i over the span of the merged atoms: `Exact` (Algorithm 1);
+        `GradientDescent` or `Newton` with an `accuracy` delta and no `steps` (Algorithm 2), which
+        stop once ||b - b_opt|| <= delta is certain, and warn if they do not reach it; or one of
+        these or `SGD` with a number of steps, which promises no delta. None takes what
+        `loss.local_solver` names: `Exact` for the squared loss, and one step of gradient descent
+        with a line search unless a loss says otherwise (`fgmp.solvers.solver_for` says why).
     radius : float or None
         R: clients and server project onto the ball ||Psi alpha||_2 <= R of the signal (Algorithm 2,
         optional step), with the norm of all entries. None disables the projection. (For several
@@ -87,7 +87,7 @@ class FedGradMP(Method):
     scaled to sum to one over the updates that are accepted, as in the mean over the cohort of the
     proof. If the p_i differ, the expectation of this mean over cohorts is not that sum. If the
     squared loss has several minimisers, `Exact` takes the one of minimum norm; the other solvers
-    start from x and tend to the one nearest to it.
+    start from x and tend to one near it.
 
     The eta_1, eta_2 and eta_3 of the paper's approximate projections are 1 for orthonormal atoms.
     For matching pursuit and for thresholding no finite bound holds in every dictionary;
@@ -136,7 +136,7 @@ class FedGradMP(Method):
     def check(self, info: ProblemInfo) -> None:
         """Raise a ValueError if a parameter does not fit the clients; warn of few rows."""
         self.selection.check(self.sparsity, info.model_shape)
-        warn_of_small_batches(self.batch_size, info.n_rows)
+        check_batch_size(self.batch_size, info.n_rows)
 
         solver = self.solver or solver_for(info.loss)
         if solver.is_exact:

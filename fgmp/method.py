@@ -36,18 +36,18 @@ class Exchange(NamedTuple):
         these.
     client_update : (client, message, generator) -> ndarray or SparseModel
         Return the update of a client, from its own rows and random numbers only. Use the generator
-        only within the call, because the next client gets the same object at another position. A
-        function that wraps the one of a method finds no compiled kernel.
+        only within the call, because the next client gets the same object at another position. If
+        you wrap the function of a method, no compiled kernel replaces it.
     server_update : (state, aggregate) -> state
         Return the new state, given the aggregate of the updates as a dense array: their weighted
         mean, unless the run has another aggregator.
     update_spec : state -> UpdateSpec
         Return what an update has to look like.
     repeats : {"always", "quadratic", "never"}
-        Whether some numbers of a client's update may be the same in every round, whatever the
-        message is: always, with quadratic losses only (as Hessians of these are), or never. If so,
-        the difference of two secure sums over cohorts that differ by one client is that client's
-        update.
+        Whether some numbers of a client's update may be the same in two rounds, whatever the
+        messages are: never; if the loss is quadratic, as a Hessian is then; or always. If they may,
+        and the second cohort lacks one client of the first, then the difference of the two secure
+        sums shows these numbers of that client.
     reveals_objective : bool, default True
         Whether the objective of a client may follow from its update.
 

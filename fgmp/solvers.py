@@ -5,7 +5,8 @@ minimises its objective f_i over signals that are combinations of the merged ato
 `RestrictedProblem` is this problem, of a few coefficients, and a `Solver` minimises it: `Exact`, by
 least squares (Algorithm 1); `SGD`, by a number of steps without a guarantee of the accuracy delta
 of Algorithm 2 (paper, Section V-B); `GradientDescent` with a line search, and `Newton`, which reach
-a given delta. To follow the pseudo-code read up to `solver_for`.
+a given delta. To follow Algorithm 1 with the squared loss read up to `solver_for`; for other losses
+the default is one step of `GradientDescent`.
 
 If atoms are not orthonormal, a gradient in their coefficients depends on the angles between them.
 `GradientDescent` and `Newton` therefore work with the signal, in orthonormal coordinates of the
@@ -45,7 +46,7 @@ from .dictionaries import Atoms
 from .losses import Expansion, Loss
 from .sparse_model import Array, IndexArray, NonFiniteUpdate, SparseModel
 
-# Steps of a solver that stops at an accuracy only.
+# The most steps of a solver that has an accuracy, and no number of steps.
 _LIMIT = 10_000
 
 # The most halvings of a step in a line search: after these it is below rounding in float64.
@@ -77,8 +78,8 @@ class RestrictedProblem:
     merged : ndarray of int, shape (k,)
         Positions of the coefficients in a flattened model (see `SparseModel`).
     indices : ndarray of int, shape (k,)
-        Their positions in the flattened matrix, of shape (n_columns, n_outputs), that `columns`
-        multiplies.
+        Positions of the same coefficients in the flattened matrix, of shape
+        (n_columns, n_outputs), with which `columns` is multiplied.
     n_outputs : int
 
     Examples
@@ -609,7 +610,7 @@ def _positive(eigenvalues: Array) -> Array:
 
 @dataclass(frozen=True)
 class GradientDescent(Solver):
-    """Run gradient descent with a line search (Algorithm 2).
+    """Run gradient descent with a line search: given an accuracy, as Algorithm 2 asks.
 
     Parameters
     ----------

@@ -5,10 +5,10 @@ of the columns of Psi, which are called atoms. In the standard basis Psi is the 
 are the features, and x = alpha. The support of a model lists the positions at which alpha may
 differ from zero; at all others it is zero.
 
-The name x has two meanings. In code it holds the coefficients alpha: within a run the features of a
-client are A_i Psi, so predictions are A_i Psi alpha. It is the signal in formulas of the paper (the
-gradient at x, P_Lambda b, ||x||), in what a run records (`Result.x`, the argument of a metric), and
-in any `truth`. Code that has both names the coefficients `coefficients`.
+The name x has two meanings. In the code of methods, clients and losses it holds the coefficients
+alpha: within a run the features of a client are A_i Psi, so predictions are A_i Psi alpha. It is
+the signal Psi alpha in the paper's formulas, in what a run records (`Result.x`, the argument of a
+metric), and in any `truth`. Code that has both names the coefficients `coefficients`.
 """
 
 from __future__ import annotations

@@ -156,8 +156,8 @@ def is_called_by_model_selection() -> bool:
     return False
 
 
-def warn_of_small_batches(batch_size: int | None, n_rows: Sequence[int]) -> None:
-    """Warn if clients have fewer rows than a minibatch.
+def check_batch_size(batch_size: int | None, n_rows: Sequence[int]) -> None:
+    """Warn if some clients have fewer rows than a minibatch; raise a ValueError if all have.
 
     Parameters
     ----------

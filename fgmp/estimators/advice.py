@@ -9,8 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._support.warnings import (
     advise_once,
+    check_batch_size,
     is_called_by_model_selection,
-    warn_of_small_batches,
     warn_user,
 )
 from ..losses import GLMLoss
@@ -175,7 +175,7 @@ def advise_on_fit(model: LinearModel, fitted: FittedModel, settings: FitSettings
     _advise_on_edges(model, fitted, settings)
     # With noise numbers of rows are data, and nothing is revealed of them.
     if fitted.method == "fedgradmp" and model.private is None:
-        warn_of_small_batches(model.batch_size, settings.info.n_rows)
+        check_batch_size(model.batch_size, settings.info.n_rows)
 
 
 def _advise_on_edges(model: LinearModel, fitted: FittedModel, settings: FitSettings) -> None:
