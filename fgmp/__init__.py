@@ -71,19 +71,23 @@ Transactions on Information Theory 70(6), 2024; "the paper" is this one in all f
     the server draws a cohort S_t of clients, and sends them the model x_t
     each client i starts from x = x_t and Lambda = supp(x_t), and repeats K times:
         r         = gradient of f_i at x, over a minibatch
-        Gamma     = approx_{2 tau}(r), the 2 tau atoms with the largest inner products with r
+        Gamma     = approx_{2 tau}(r): of orthonormal atoms the 2 tau with the largest |<a_j, r>|
         Gamma-hat = Gamma u Lambda
         b         = argmin of f_i, over all its rows, in the span of the atoms of Gamma-hat
         Lambda    = approx_tau(b), and x = Pi_R P_Lambda b, with a ball of radius R if there is one
     the server keeps tau atoms of the weighted mean of what comes back, within the ball: x_{t+1}
 
+For losses other than the squared one a client does not go to b, but by default one step towards it.
+To record a run, `simulate` also asks all clients, or those that `History` names, for f_i(x_{t+1}).
+
 Here tau is the number of atoms of a model, its `sparsity`; P_Lambda is the projection onto the span
 of the atoms Lambda, and Pi_R the projection onto the ball. `FedGradMP.client_update` has the lines
-of a client, `server_update` that of the server, and `simulation.run_round` calls both.
-**The files at the top of the package are the algorithm**, and import no folder but ``_support``,
-which has helpers: validation, warnings, and linear algebra, such as least squares and matching
-pursuit. If you know the paper, begin with `fedgradmp.py`, which has its lines, and look up the
-rest. To follow the algorithm from the data up to `simulate`, read in this order:
+of a client, `server_update` that of the server, and `simulation.run_round` calls both. **The files
+at the top of the package are the algorithm**, and import no folder but ``_support``, which has
+helpers: validation, warnings, and linear algebra, such as least squares and matching pursuit. If
+you know the paper, begin with `fedgradmp.py`, which has its lines; if you know federated learning,
+begin with `run_round` in `simulation.py`. Look up the rest. To follow the algorithm from the data
+up to `simulate`, read in this order:
 
 1. `sparse_model.py`: a vector, or a matrix, with few entries that are not zero
 2. `losses.py`: the objective of a row

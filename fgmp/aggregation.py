@@ -3,15 +3,15 @@
 An `Aggregator` combines what the server sees into one vector. It has a `ClientSampler`, which draws
 the cohort of a round, and a `PrivacyMechanism`, which handles the updates and the recorded
 objectives. These three go together because a guarantee needs all of them: noise, for example, draws
-its cohorts by a secret, and is accounted for one way of adding up. By default the cohort is drawn
-uniformly, and the server sees every update, and the objective of every client that is asked for it.
-docs/promises.md says what each onlooker sees, with other mechanisms, too.
+its cohorts by a secret, and its epsilon holds for one way of adding up only. By default the cohort
+is drawn uniformly, and the server sees every update, and the objective of every client that is
+asked for it. docs/promises.md says what each onlooker sees, with other mechanisms, too.
 
 In a simulation, data and server are in one process. `for_run`, `check_method` and `visible_info`
 get the true `ProblemInfo`; the advice at the end of a run, checkpoints and callbacks can reach the
 rows themselves. Of a method, `check` and `start` get what `visible_info` returns, `client_update`
-gets the rows of one client, and the other functions none of these. `products` of the dictionary
-gets, once, the rows of all.
+gets the rows of one client, and the other functions none of these. A compiled kernel in place of
+`client_update`, and `products` of the dictionary, get the rows of all.
 
 `Mean` is the default. A few adversarial clients cannot move `Median` and `TrimmedMean` far: these
 aggregate every coordinate of the updates by itself, with the weights p_i of the clients whose
@@ -120,12 +120,12 @@ class PrivacyMechanism:
     ) -> Updates:
         """Have a cohort compute its updates, and return what the server sees of them.
 
-        All updates are asked for here, and computed by `Transport.run_clients`. A mechanism asks
-        itself, so that one which hides updates can ask for their sum instead, and never holds the
-        update of a client.
+        All updates are asked for here, and computed by `Transport.run_clients`. The mechanism does
+        the asking, so that one that hides updates can ask for their sum instead, and never holds
+        the update of a client.
         """
-        updates = transport.run_clients(call, message, cohort)
-        return call.update_spec.accept(updates, transport.weights[cohort])
+        answers = transport.run_clients(call, message, cohort)
+        return call.update_spec.accept(answers, transport.weights[cohort])
 
     def objective(
         self, transport: Transport, coefficients: Model, indices: IndexArray

@@ -105,8 +105,7 @@ class FedAvg(Baseline):
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the one exchange of a round: x goes out, and comes back after K steps."""
-        client_update = FedAvg.client_update
-        return (Exchange.of(self, client_update, repeats="never", reveals_objective=False),)
+        return (Exchange.of(self, declared_for=FedAvg.client_update),)
 
     def message(self, x: Array) -> Array:
         """Return x itself."""
@@ -301,8 +300,7 @@ class FedDualAvg(L1Penalised):
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the one exchange of a round: z and its number go out, the z_i come back."""
-        client_update = FedDualAvg.client_update
-        return (Exchange.of(self, client_update, repeats="never", reveals_objective=False),)
+        return (Exchange.of(self, declared_for=FedDualAvg.client_update),)
 
     def message(self, state: Dual) -> tuple[Array, int]:
         """Return z and the number of the round."""
@@ -403,8 +401,7 @@ class FastFedDualAvg(L1Penalised):
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the one exchange of a round: G, X, x go out, the G_i and X_i come back."""
-        client_update = FastFedDualAvg.client_update
-        return (Exchange.of(self, client_update, repeats="never", reveals_objective=False),)
+        return (Exchange.of(self, declared_for=FastFedDualAvg.client_update),)
 
     def message(self, state: Dual) -> tuple[Array, Array, Array, int]:
         """Return G, X, x and the number of the round."""

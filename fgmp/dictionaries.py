@@ -37,7 +37,8 @@ class Atoms(ABC):
     `SparseModel`), and a `Selection` says which of them count as tau.
 
     As this class defines them, `select_atoms_of` and `project` hold for orthonormal atoms only,
-    Psi' Psi = 1. For these `select_atoms` is the best choice; for other atoms it is thresholding.
+    Psi' Psi = 1. For these `select_atoms` returns the best tau atoms; for other atoms it is
+    thresholding.
 
     Attributes
     ----------

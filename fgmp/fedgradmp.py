@@ -54,12 +54,12 @@ class FedGradMP(Method):
     dictionary : StandardBasis or Dictionary
         The atoms; the standard basis by default.
     solver : Solver or None
-        How a client minimises f_i over the span of the merged atoms: `Exact` (Algorithm 1);
-        `GradientDescent` or `Newton` with an `accuracy` delta and no `steps` (Algorithm 2), which
-        stop once ||b - b_opt|| <= delta is certain, and warn if they do not reach it; or one of
-        these or `SGD` with a number of steps, which promises no delta. None takes what
-        `loss.local_solver` names: `Exact` for the squared loss, and one step of gradient descent
-        with a line search unless a loss says otherwise (`fgmp.solvers.solver_for` says why).
+        How a client minimises f_i over the span of the merged atoms. `Exact` is that of Algorithm
+        1. `GradientDescent` or `Newton` with an `accuracy` delta and no `steps` is that of
+        Algorithm 2: it stops once ||b - b_opt|| <= delta is certain, and warns if it does not reach
+        it. With `steps`, and for `SGD`, no delta is promised. None takes what `loss.local_solver`
+        names: `Exact` for the squared loss, and one step of gradient descent with a line search
+        unless a loss says otherwise (`fgmp.solvers.solver_for` says why).
     radius : float or None
         R: clients and server project onto the ball ||Psi alpha||_2 <= R of the signal (Algorithm 2,
         optional step), with the norm of all entries. None disables the projection. (For several
@@ -80,12 +80,14 @@ class FedGradMP(Method):
 
     Notes
     -----
-    The pseudo-code sets Lambda once and never resets it. Here every client starts a round with
-    Lambda = supp(x_t), so that x lies in the span of Gamma-hat. The proof of the lemma that bounds
-    the part outside of this span needs it (line 441 of the paper's source, Lemma 3 in ERRATA.md).
+    The pseudo-code initialises Lambda once, before all rounds, and not anew for each client. Here
+    every client starts a round with Lambda = supp(x_t), so that x lies in the span of Gamma-hat.
+    The proof of the lemma that bounds the part outside of this span needs it (line 441 of the
+    paper's source, its label is GradMP_lem3; Lemma 3 in ERRATA.md).
     Algorithm 2 prints sum_i p_i x_i over all clients, also for a cohort. Here the weights p_i are
-    scaled to sum to one over the updates that are accepted, as in the mean over the cohort of the
-    proof. If the p_i differ, the expectation of this mean over cohorts is not that sum. If the
+    scaled to sum to one over the updates that are accepted. If all p_i are 1/N, this is the mean
+    over the cohort of the proof. If they differ, its expectation over cohorts is not the mean of
+    all clients that Algorithm 1 has. If the
     squared loss has several minimisers, `Exact` takes the one of minimum norm; the other solvers
     start from x and tend to one near it.
 
@@ -141,6 +143,7 @@ class FedGradMP(Method):
         solver = self.solver or solver_for(info.loss)
         if solver.is_exact:
             # Gamma-hat has 2 tau atoms of the gradient, tau of the model, and those that stay.
+            # Within a run n_features counts the atoms.
             n_merged = 3 * self.sparsity + len(self.selection.always_include)
             warn_of_few_rows(min(n_merged, info.n_features), info.n_rows)
 
@@ -151,8 +154,7 @@ class FedGradMP(Method):
     def exchanges(self) -> Sequence[Exchange]:
         """Return the one exchange of a round: x_t goes out, the x_i come back, x_{t+1} is made."""
         # Declared for this `client_update` alone: one of a subclass has the strict defaults.
-        client_update = FedGradMP.client_update
-        return (Exchange.of(self, client_update, repeats="never", reveals_objective=False),)
+        return (Exchange.of(self, declared_for=FedGradMP.client_update),)
 
     def message(self, x: SparseModel) -> SparseModel:
         """Return x_t itself, which the server broadcasts."""
@@ -194,7 +196,8 @@ class FedGradMP(Method):
             # those whose value happens to be zero
             gamma_hat = union(gamma, x.support, r.size)
 
-            # b = argmin of f_i, over all its rows, in the span of the atoms of Gamma-hat
+            # b = argmin of f_i, over all its rows, in the span of the atoms of Gamma-hat, or as
+            # near to it as the solver goes
             b = minimise_on(gamma_hat, client, psi, solver, x, rng)
 
             # x = Pi_R P_Lambda b with Lambda = approx_tau(b), which CoSaMP calls pruning

@@ -41,8 +41,9 @@ class Expansion(NamedTuple):
     curvature : callable
         Take a direction of each row and return l'' times it, both of the shape of the predictions.
     coupling : ndarray or None
-        F, of shape (n_rows, r) or (n_rows, n_outputs, r), if l of a row depends on the other rows:
-        the Hessian of sum_j l in the predictions is the block diagonal one of the rows, minus F F'.
+        None if l of a row depends on this row alone, as in all losses of this file. Otherwise F, of
+        shape (n_rows, r) or (n_rows, n_outputs, r): the Hessian of sum_j l in the predictions has a
+        block for each row, its l'', minus F F'.
     """
 
     values: Array
@@ -58,20 +59,23 @@ class Loss(ABC):
     which are right for a loss of real numbers whose model is a vector and whose objective is the
     mean over the rows. In all these functions `predictions` and `direction` have shape (n_rows,),
     or (n_rows, n_outputs) for a loss with several outputs, and `targets` has shape (n_rows,).
-    Numbers are returned in the precision of the predictions. If each client has an object of its
-    own, make the loss a frozen dataclass, so that two are equal if their parameters are.
+    Numbers are returned in the precision of the predictions. Solvers divide by l'', which should be
+    above zero wherever l is not smallest. Where l is linear, return that of a quadratic above l
+    that touches it at z, as the example of CONTRIBUTING.md does. If each client has an object of
+    its own, make the loss a frozen dataclass, so that two are equal if their parameters are.
 
     Examples
     --------
     With the loss log cosh(z - y) an outlier hardly moves the fit:
 
+    >>> import math
     >>> from dataclasses import dataclass
     >>> import fgmp
     >>> import numpy as np
     >>> @dataclass(frozen=True)
     ... class LogCosh(fgmp.Loss):
     ...     def values(self, predictions, targets):
-    ...         return np.logaddexp(predictions - targets, targets - predictions) - np.log(2)
+    ...         return np.logaddexp(predictions - targets, targets - predictions) - math.log(2)
     ...     def derivative(self, predictions, targets):
     ...         return np.tanh(predictions - targets)
     ...     def curvature(self, predictions, targets, direction):
@@ -339,7 +343,7 @@ class LogisticLoss(GLMLoss):
 class SoftmaxLoss(GLMLoss):
     """Multiclass logistic loss l(z, y) = -z_y + log sum_c exp(z_c) for labels y = 0, ..., C-1.
 
-    The model x has one column x_c for each class, and z_c = a' x_c. The paper prints the logarithm
+    The model x has one column x_c for each class, and z_c = d' x_c. The paper prints the logarithm
     of the exponential of a sum, which should be the sum of exponentials (Sections IV-D and V-B).
     The objective of a client is the mean of l over its rows, in natural logarithms, and not divided
     by C: it is log C for x = 0, and what `sklearn.metrics.log_loss` returns.

@@ -43,11 +43,12 @@ class Exchange(NamedTuple):
         mean, unless the run has another aggregator.
     update_spec : state -> UpdateSpec
         Return what an update has to look like.
-    repeats : {"always", "quadratic", "never"}
-        Whether some numbers of a client's update may be the same in two rounds, whatever the
-        messages are: never; if the loss is quadratic, as a Hessian is then; or always. If they may,
-        and the second cohort lacks one client of the first, then the difference of the two secure
-        sums shows these numbers of that client.
+    ignores_message : {"always", "quadratic", "never"}
+        When some numbers of an update may not depend on the message at all, and so be the same in
+        every round: always, if the loss is quadratic, as a Hessian then, or never. If they may,
+        secure sums refuse cohorts, because each cohort adds an equation for these numbers.
+        (Updates that settle are equal in the end, too: the ledger of secure sums opens no sums that
+        a client could be solved for from, whatever is sent.)
     reveals_objective : bool, default True
         Whether the objective of a client may follow from its update.
 
@@ -76,46 +77,48 @@ class Exchange(NamedTuple):
     client_update: Callable[[Client, Message, np.random.Generator], Update]
     server_update: Callable[[State, Array], State]
     update_spec: Callable[[State], UpdateSpec]
-    repeats: str = "always"
+    ignores_message: str = "always"
     reveals_objective: bool = True
 
-    def may_repeat(self, loss: Loss) -> bool:
-        """Return whether some numbers of an update may be the same in every round.
-
-        Secure sums need to know it (`fgmp.privacy`).
-        """
-        return loss.is_quadratic if self.repeats == "quadratic" else self.repeats != "never"
+    def may_ignore_message(self, loss: Loss) -> bool:
+        """Return whether some numbers of an update may not depend on the message."""
+        if self.ignores_message == "quadratic":
+            return loss.is_quadratic
+        return self.ignores_message != "never"
 
     @classmethod
     def of(
         cls,
         method: Method,
-        declared_for: Any = None,
         *,
-        repeats: str = "always",
-        reveals_objective: bool = True,
+        declared_for: Any = None,
+        ignores_message: str = "never",
+        reveals_objective: bool = False,
     ) -> Exchange:
         """Return the exchange with the functions of a method that have the names above.
 
-        `repeats` and `reveals_objective` are statements about the function `declared_for`. If a
-        subclass has overridden it, or none is named, the exchange has the strict defaults.
+        Its declaration, by default that it is harmless, is a statement about the function
+        `declared_for`. If none is named, or a subclass has overridden it, the exchange declares
+        nothing: it has the strict defaults.
         """
         exchange = cls(
             method.message, method.client_update, method.server_update, method.update_spec
         )
         if getattr(method.client_update, "__func__", None) is not declared_for:
             return exchange
-        return exchange._replace(repeats=repeats, reveals_objective=reveals_objective)
+        return exchange._replace(
+            ignores_message=ignores_message, reveals_objective=reveals_objective
+        )
 
 
 class Method:
     """A federated method: its parameters, and functions without side effects.
 
     A subclass has `start`, and either the four functions of an `Exchange` under their names or its
-    own `exchanges`, if a round has several. A state is any object that can be pickled. If it is not
-    the model itself, the subclass overrides `coefficients` too. It may have a `check` of its
-    parameters, and say that it `is_bounded`. No function changes anything, except that
-    `client_update` draws from its generator.
+    own `exchanges`, if a round has several or declares something. A state is any object that can be
+    pickled. If it is not the model itself, the subclass overrides `coefficients` too. It may have a
+    `check` of its parameters, and say that it `is_bounded`. No function changes anything, except
+    that `client_update` draws from its generator.
 
     Attributes
     ----------

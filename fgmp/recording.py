@@ -258,6 +258,9 @@ class Run:
 class History:
     """What to record in a run, and how often: a setting. The numbers are in `Result.history`.
 
+    It is the first callback of every run, and asks clients for their objectives: by default all
+    clients, whoever is in the cohort.
+
     Parameters
     ----------
     every : int, default 1
@@ -346,10 +349,14 @@ class History:
     def __call__(self, run: Run) -> None:
         """Record the progress if that is due, and not done already."""
         if run.progress.round % self.every == 0:
-            self.end(run)
+            self._record_once(run)
 
     def end(self, run: Run) -> None:
         """Record the last round, due or not."""
+        self._record_once(run)
+
+    def _record_once(self, run: Run) -> None:
+        """Record the progress, if that is not done already."""
         is_recorded = bool(run.records) and run.records[-1]["round"] >= run.progress.round
         if not is_recorded:
             run.add_record(self._record(run))

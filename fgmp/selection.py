@@ -93,8 +93,9 @@ class Selection:
     def pursue(self, gram: Array, correlations: Array, count: int) -> IndexArray:
         """Return the support that orthogonal matching pursuit selects for a signal w.
 
-        It repeats tau times, or until only rounding is left of w: take the atom that has, scaled to
-        norm one, the largest inner product with the residual, and project w onto all atoms taken.
+        It repeats `count` times, or until only rounding is left of w: take the atom that has,
+        scaled to norm one, the largest inner product with the residual, and project w onto all
+        atoms taken.
 
         Parameters
         ----------
@@ -103,7 +104,7 @@ class Selection:
         correlations : ndarray, shape (n_atoms,) or (n_atoms, n_outputs)
             Psi' w, their inner products with the signal w.
         count : int
-            tau.
+            How many: tau, or 2 tau.
         """
         expected = "expected a dictionary with approximation='thresholding'"
         raise ValueError(f"{self!r} has no matching pursuit; {expected}")

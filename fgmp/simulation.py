@@ -312,6 +312,7 @@ def simulate(
         with watched(run, callbacks) as call_back:
             is_over = call_back()
             while not is_over:  # until round T, unless a callback ends the run earlier
+                # A callback may have computed the round ahead (`Run.next_progress`).
                 run.progress = run.next_progress or run_round(run)
                 run.next_progress = None
                 is_over = call_back()

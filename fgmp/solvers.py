@@ -6,7 +6,8 @@ minimises its objective f_i over signals that are combinations of the merged ato
 least squares (Algorithm 1); `SGD`, by a number of steps without a guarantee of the accuracy delta
 of Algorithm 2 (paper, Section V-B); `GradientDescent` with a line search, and `Newton`, which reach
 a given delta. To follow Algorithm 1 with the squared loss read up to `solver_for`; for other losses
-the default is one step of `GradientDescent`.
+the default is one step of `GradientDescent`. (In formulas B' is the transpose of B, and l' and l''
+are derivatives.)
 
 If atoms are not orthonormal, a gradient in their coefficients depends on the angles between them.
 `GradientDescent` and `Newton` therefore work with the signal, in orthonormal coordinates of the
@@ -79,7 +80,8 @@ class RestrictedProblem:
         Positions of the coefficients in a flattened model (see `SparseModel`).
     indices : ndarray of int, shape (k,)
         Positions of the same coefficients in the flattened matrix, of shape
-        (n_columns, n_outputs), with which `columns` is multiplied.
+        (n_columns, n_outputs), with which `columns` is multiplied: 0, ..., k-1 if there is one
+        output.
     n_outputs : int
 
     Examples
@@ -205,6 +207,7 @@ class Solver(ABC):
         Returns
         -------
         ndarray, shape (k,)
+            They are converted to the precision of `start`.
         """
 
 
@@ -338,7 +341,7 @@ def minimise_on(
         raise NonFiniteUpdate(
             f"client {client.client_id} has no finite minimiser on {len(merged)} coefficients"
         )
-    return SparseModel(merged, b, start.shape)
+    return SparseModel(merged, b.astype(start.values.dtype, copy=False), start.shape)
 
 
 def solver_for(loss: Loss) -> Solver:
@@ -528,7 +531,8 @@ class SecondOrderProblem(RestrictedProblem):
         which for the squared loss is the exact line search. If the loss couples rows, its coupling
         lowers the curvature (`Expansion`). The length is halved until
         h(u + s d) <= h(u) + 1e-4 s grad h(u)' d (Armijo's rule), which the squared loss never
-        needs. It is 0 if h does not decrease along d, up to rounding, or if no step decreases h.
+        needs. It is 0 if h does not decrease along d, up to rounding, if l'' is zero along d, or if
+        no step decreases h.
         """
         weight = self.row_weight
         no_step = LineSearchStep(0.0, predictions, expansion)

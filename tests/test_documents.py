@@ -285,6 +285,12 @@ def test_loss_of_contributing_works():
         fgmp.polish(found, names["fed"]).coefficients[found.support], peer.x, atol=1e-7
     )
 
+    # From zero nearly all rows are where the loss is linear.
+    names["ys"] = [A @ (50 * truth) + e for A, e in zip(names["As"], noise, strict=True)]
+    exec(line, names)
+    far = fgmp.simulate(fgmp.FedGradMP(3, local_iterations=3), names["fed"], 20, rng=0)
+    np.testing.assert_allclose(far.x, 50 * truth, atol=0.05)
+
 
 def test_selection_of_contributing_works():
     """Blocks of neighbouring atoms with unlike entries are found."""

@@ -95,7 +95,7 @@ def test_no_combination_of_updates_rests_on_one_client(name, fault):
         transport = fgmp.Faulty(federation, fgmp.DropOut(probability=0.3))
     cohort = 4 if fault == "cohorts" else None
     exchanges = METHODS[name]().exchanges()
-    if cohort and any(exchange.may_repeat(federation.loss) for exchange in exchanges):
+    if cohort and any(exchange.may_ignore_message(federation.loss) for exchange in exchanges):
         return
     with (
         record_released_sums() as released,

@@ -240,15 +240,15 @@ class SendsHessians(fgmp.Method):
 def test_method_that_declares_nothing_is_refused_in_cohorts():
     """What it sends may be the same in every round, and the message says what to declare."""
     run = partial(fgmp.simulate, rounds=2, rng=0, aggregator=fgmp.SecureSum())
-    words = r'cohort_size is 4 of 6 .* of SendsHessians, .* say Exchange\(..., repeats="never"\)'
-    for declared in ({}, {"repeats": "nevermore"}, {"reveals_objective": False}):
+    words = r'cohort_size is 4 of 6 .* of SendsHessians, .* say Exchange\(..., ignores_message="never"\)'
+    for declared in ({}, {"ignores_message": "nevermore"}, {"reveals_objective": False}):
         with pytest.raises(ValueError, match=words):
             run(SendsHessians(**declared), FED, cohort_size=4)
 
     assert run(SendsHessians(), FED).history["clients"].tolist() == [0, 6, 6]
     with pytest.raises(ValueError, match="Hessians of a quadratic loss are the same"):
-        run(SendsHessians(repeats="quadratic"), FED, cohort_size=4)
-    declared = SendsHessians(repeats="never", reveals_objective=False)
+        run(SendsHessians(ignores_message="quadratic"), FED, cohort_size=4)
+    declared = SendsHessians(ignores_message="never", reveals_objective=False)
     assert run(declared, FED, cohort_size=5).history["clients"][1] == 5
 
 
@@ -257,12 +257,12 @@ def test_method_that_overrides_its_update_inherits_no_declaration(base):
     """Another function sends other numbers; another threshold does not."""
     options = {"learning_rate": 0.1} | ({} if base is fgmp.FedAvg else {"l1_weight": 0.1})
     (exchange,) = base(**options).exchanges()
-    assert (exchange.repeats, exchange.reveals_objective) == ("never", False)
+    assert (exchange.ignores_message, exchange.reveals_objective) == ("never", False)
     name = exchange.client_update.__name__
 
     overriding = type("Overriding", (base,), {name: lambda self, client, message, rng: message})
     (exchange,) = overriding(**options).exchanges()
-    assert (exchange.repeats, exchange.reveals_objective) == ("always", True)
+    assert (exchange.ignores_message, exchange.reveals_objective) == ("always", True)
 
 
 def test_method_of_plain_functions_has_one_exchange_that_declares_nothing():
@@ -284,7 +284,7 @@ def test_method_of_plain_functions_has_one_exchange_that_declares_nothing():
     (exchange,) = Plain().exchanges()
     assert (exchange.message(0), exchange.client_update(0, 0, 0)) == ("message", "update")
     assert (exchange.server_update(0, 0), exchange.update_spec(0)) == ("state", "spec")
-    assert (exchange.repeats, exchange.reveals_objective) == ("always", True)
+    assert (exchange.ignores_message, exchange.reveals_objective) == ("always", True)
 
 
 def test_objectives_of_an_undeclared_method_are_in_the_ledger():

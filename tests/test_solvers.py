@@ -573,3 +573,20 @@ def test_minimiser_is_reached_to_the_accuracy(loss, solver, accuracy, unit):
     found = minimise(client, solver(accuracy=accuracy / unit))
     end = minimise(client, fgmp.Newton(steps=60))
     assert np.linalg.norm(found - end) <= accuracy / unit
+
+
+class InFloat64(fgmp.Solver):
+    """A solver of a user, which returns float64 whatever the data are."""
+
+    def minimise(self, problem, start, rng):
+        return np.linalg.lstsq(problem.columns.astype(np.float64), problem.targets)[0]
+
+
+def test_solver_that_returns_float64_fits_data_of_float32():
+    """Its coefficients have the precision of the data, and no update is rejected."""
+    rng = np.random.default_rng(0)
+    As = rng.standard_normal((3, 40, 12)).astype(np.float32)
+    federation = fgmp.Federation.from_arrays(As, As[:, :, 4] - 2 * As[:, :, 7])
+    result = fgmp.simulate(fgmp.FedGradMP(2, solver=InFloat64()), federation, rounds=3, rng=0)
+    assert result.x.dtype == np.float32 and not result.history["rejected"].any()
+    np.testing.assert_allclose(result.x[[4, 7]], [1, -2], atol=1e-6)

@@ -87,7 +87,7 @@ class SecureSum(Mean, PrivacyMechanism):
     ``withheld``. If a client leaves that was there before, rounds are lost and counted until it is
     back. Cohorts are refused for methods whose updates may hold the same numbers in every round, as
     Hessians of the squared loss are, and for methods that do not declare that they hold none
-    (`repeats` of `fgmp.Exchange`). Other methods with few clients lose the rounds of some
+    (`ignores_message` of `fgmp.Exchange`). Other methods with few clients lose the rounds of some
     cohorts.
 
     The range is resolution * 2^62, by default 2^22, about four million. A larger number in an
@@ -358,7 +358,7 @@ class SecureSum(Mean, PrivacyMechanism):
         if cohort_size == n_clients:
             return
         for exchange in exchanges:
-            if exchange.may_repeat(info.loss):
+            if exchange.may_ignore_message(info.loss):
                 raise ValueError(
                     f"cohort_size is {cohort_size} of {n_clients} with secure sums of "
                     f"{type(method).__name__}, whose updates may hold the same numbers in every "
@@ -473,11 +473,11 @@ def _warn_of_closed_sum(ledger: Ledger, n_present: int, cohort_size: int) -> Non
 
 def _repetition_in_words(exchange: Exchange) -> str:
     """Return why an update may hold the same numbers in every round."""
-    if exchange.repeats == "quadratic":
+    if exchange.ignores_message == "quadratic":
         return "Hessians of a quadratic loss are the same"
     return (
         "nothing else is declared: if every number of an update changes with the message, say "
-        'Exchange(..., repeats="never")'
+        'Exchange(..., ignores_message="never")'
     )
 
 

@@ -148,8 +148,7 @@ class SharedSupportGradMP(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the exchange for the support, and those of `solver`, the last of which prunes."""
-        client_update = SharedSupportGradMP.client_update
-        screen = Exchange.of(self, client_update, repeats="never", reveals_objective=False)
+        screen = Exchange.of(self, declared_for=SharedSupportGradMP.client_update)
         *steps, last = self.support_solver.exchanges()
         return (screen, *steps, last._replace(server_update=self.prune))
 

@@ -350,10 +350,11 @@ class NewtonOnSupport(SupportSolver):
     def exchanges(self) -> Sequence[Exchange]:
         """Return an exchange for each step, and with several steps one that compares objectives."""
         n_exchanges = self.steps + 1 if self.steps > 1 else 1
-        client_update = NewtonOnSupport.client_update
-        # Hessians of a quadratic loss are the same in every round.
         exchange = Exchange.of(
-            self, client_update, repeats="quadratic", reveals_objective=self.steps > 1
+            self,
+            declared_for=NewtonOnSupport.client_update,
+            ignores_message="quadratic",  # as the Hessians do then
+            reveals_objective=self.steps > 1,
         )
         return [exchange] * int(n_exchanges)
 
@@ -635,8 +636,7 @@ class LocalSteps(SupportSolver):
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the one exchange of a round."""
-        client_update = LocalSteps.client_update
-        return [Exchange.of(self, client_update, repeats="never", reveals_objective=False)]
+        return [Exchange.of(self, declared_for=LocalSteps.client_update)]
 
     def client_update(self, client: Client, message: Message, rng: np.random.Generator) -> Array:
         """Return the coefficients at which the client's solver ends."""
