@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from numbers import Real
@@ -311,7 +311,7 @@ class Encoding:
         [[2.0, 1.0, 1.0]]
         """
         names = tuple(variable.name for variable in self.variables)
-        plan = EncodingPlan(names, self.categories(), {}, missing)
+        plan = EncodingPlan(names, self.categories(), (), missing)
         return self.encode(plan.read(X))
 
     def encode(self, table: RawTable) -> Array:
@@ -347,20 +347,6 @@ class Encoding:
             raise ValueError("X has no column with two values; expected one")
         return np.column_stack(columns).astype(np.float64)
 
-    def to_settings(self) -> list[dict[str, Any]]:
-        """Return the variables for JSON."""
-        return [asdict(variable) for variable in self.variables]
-
-    @classmethod
-    def from_settings(cls, settings: Any) -> Encoding:
-        """Return the encoding that `to_settings` was called on; an error of any kind for others."""
-        return cls(
-            tuple(
-                Variable(**{**fields, "levels": tuple(map(str, fields["levels"]))})
-                for fields in settings
-            )
-        )
-
 
 def _warn_of_rules(unknown: list[str], filled: list[str]) -> None:
     """Warn of values for which the fit has no column."""
@@ -388,15 +374,15 @@ class EncodingPlan:
         The names of the columns of the table.
     categories : tuple of int
         The columns that are categories.
-    levels : mapping of int to tuple of str
-        The levels of those categories whose levels were given.
+    levels : tuple of pairs of int and tuple of str
+        The categories whose levels were given, and these.
     missing : {"error", "indicator"}
         What to do where a value is missing.
     """
 
     names: tuple[str, ...]
     categories: tuple[int, ...]
-    levels: Mapping[int, tuple[str, ...]]
+    levels: tuple[tuple[int, tuple[str, ...]], ...]
     missing: str
 
     @classmethod
@@ -414,16 +400,17 @@ class EncodingPlan:
         """
         keys = category_keys(categories)
         indices = columns_of_names("categories", keys, names)
-        levels = {}
-        if isinstance(categories, Mapping):
-            for index, key in zip(indices, keys, strict=True):
-                levels[index] = _given_levels(key, categories[key])
-        return cls(tuple(names), tuple(sorted(indices)), levels, missing)
+        levels = [
+            (index, _given_levels(key, categories[key]))
+            for index, key in zip(indices, keys, strict=True)
+            if isinstance(categories, Mapping)
+        ]
+        return cls(tuple(names), tuple(sorted(indices)), tuple(levels), str(missing))
 
     @property
     def open_categories(self) -> tuple[int, ...]:
         """The categories whose levels the clients have to agree on."""
-        return tuple(index for index in self.categories if index not in self.levels)
+        return tuple(index for index in self.categories if index not in dict(self.levels))
 
     def read(self, X: Any) -> RawTable:
         """Return the rows of a table, or raise a ValueError that names columns.
@@ -475,11 +462,12 @@ class EncodingPlan:
     def union(self, occurring: Sequence[Mapping[int, Sequence[str]]]) -> dict[int, tuple[str, ...]]:
         """Return the levels of all categories: those that were given, or occur at any client."""
         levels = {}
+        given = dict(self.levels)
         for index in self.categories:
             found = {level for one in occurring for level in one.get(index, ())}
             levels[index] = tuple(sorted(found))
-            if index in self.levels:  # and what small cells become
-                levels[index] = (*self.levels[index], *({OTHER} - {*self.levels[index]}))
+            if index in given:  # and what small cells become
+                levels[index] = (*given[index], *({OTHER} - {*given[index]}))
             if len(levels[index]) > MAX_LEVELS:
                 raise ValueError(
                     f"the category {self.names[index]!r} has {len(levels[index])} levels; expected "
@@ -490,7 +478,7 @@ class EncodingPlan:
     def check_levels(self, table: RawTable) -> None:
         """Raise a ValueError if levels were given and a row has another."""
         occurring = table.levels() if self.levels else {}
-        for index, given in self.levels.items():
+        for index, given in self.levels:
             strange = sorted(set(occurring[index]) - set(given))
             if strange:
                 raise ValueError(
@@ -541,20 +529,6 @@ class EncodingPlan:
             )
             variables.append(Variable(name, None, has_indicator, others, reference))
         return Encoding(tuple(variables))
-
-    def to_settings(self) -> dict[str, Any]:
-        """Return the plan for JSON."""
-        return {**asdict(self), "levels": list(self.levels.items())}
-
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> EncodingPlan:
-        """Return the plan that `to_settings` was called on."""
-        return cls(
-            tuple(settings["names"]),
-            tuple(settings["categories"]),
-            {index: tuple(levels) for index, levels in settings["levels"]},
-            settings["missing"],
-        )
 
 
 def plan_of(names: Sequence[str], categories: Any, missing: str) -> EncodingPlan | None:

@@ -8,7 +8,7 @@ other. What passes both predicts finite numbers and has a summary.
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,7 @@ def model_to_json(model: LinearModel, kinds: Iterable[type[LinearModel]]) -> str
             for group, value in model.intercepts_.items()
         ]
     if hasattr(model, "encoding_"):
-        content["encoding"] = model.encoding_.to_settings()
+        content["encoding"] = [asdict(variable) for variable in model.encoding_.variables]
     if hasattr(model, "covariance_"):
         content["covariance"] = _encode_covariance(model.covariance_, columns)
     if hasattr(model, "cv_"):

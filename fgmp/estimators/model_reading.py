@@ -14,7 +14,7 @@ from sklearn.base import is_classifier
 from .._support.validation import check_integer, short_repr
 from ..sparse_model import Array
 from .covariance import Covariance
-from .encoding import OTHER, Encoding, EncodingPlan
+from .encoding import OTHER, Encoding, EncodingPlan, Variable
 from .fitted import LinearModel, always_included, input_names, is_encoded
 from .inputs import as_random_state
 from .model_schema import (
@@ -129,7 +129,7 @@ def _set_encoding(model: LinearModel, file: ModelFile) -> None:
         )
     if file.encoding is None:
         return
-    encoding = Encoding.from_settings([dict(variable) for variable in file.encoding])
+    encoding = Encoding(tuple(Variable(**dict(variable)) for variable in file.encoding))
     variables = encoding.variables
     found = [variable.name for variable in variables]
     # Before names are made for a number of columns that a file claims.
@@ -145,7 +145,7 @@ def _set_encoding(model: LinearModel, file: ModelFile) -> None:
             f"expected {short_repr([found[j] for j in plan.categories])}, as "
             "parameters.categories says"
         )
-    for index, given in plan.levels.items():
+    for index, given in plan.levels:
         levels = {*variables[index].levels, variables[index].reference}
         if not levels <= {*given, OTHER}:  # small cells may leave some without a column
             raise ValueError(

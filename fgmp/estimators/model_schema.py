@@ -168,7 +168,7 @@ class EncodedVariable(Part):
     name: str
     mean: Number | None
     has_indicator: bool
-    levels: list[str]
+    levels: Annotated[tuple[str, ...], Field(strict=False)]
     reference: str
 
 

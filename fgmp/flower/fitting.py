@@ -41,6 +41,7 @@ from ..estimators.weighted_loss import advise_on_rates
 from ..losses import GLMLoss, LogisticLoss, SoftmaxLoss
 from ..method import Call, Method
 from ..recording import Run
+from ..run.serialization import from_json, to_json
 from ..sparse_model import Array
 from ..updates import Message
 from .client import PublicError, Site, app_of
@@ -95,7 +96,7 @@ def table_app(
     check_integer("min_rows", min_rows)
 
     def introduce(context: Any, settings: Mapping[str, Any]) -> Mapping[str, str]:
-        plan = _plan_of(settings)
+        plan: EncodingPlan | None = from_json(settings["plan"])
         if plan is None or not plan.open_categories:
             return {}
         _check_min_rows(settings, None, min_rows)
@@ -113,7 +114,7 @@ def table_app(
             )
         classes = settings["classes"]
         targets = _targets(y, classes)
-        plan = _plan_of(settings)
+        plan: EncodingPlan | None = from_json(settings["plan"])
         if plan is None:
             X = _in_precision(read_X)
         else:
@@ -155,19 +156,13 @@ def _check_min_rows(settings: Mapping[str, Any], method: Method | None, least: i
         raise PublicError(f"min_rows is {min(asked)}; expected at least {least} at this site")
 
 
-def _plan_of(settings: Mapping[str, Any]) -> EncodingPlan | None:
-    """Return the plan of the encoding in the settings of a server, if there is one."""
-    plan = settings["plan"]
-    return None if plan is None else EncodingPlan.from_settings(plan)
-
-
 def _raw_table(plan: EncodingPlan, X: Any) -> RawTable:
     """Return the rows of a client, whose levels have to be those that the server names, if any."""
     table = plan.read(X)
     try:
         plan.check_levels(table)
     except ValueError as error:
-        names = preview([plan.names[index] for index in plan.levels], _MOST_NAMES)
+        names = preview([plan.names[index] for index, _ in plan.levels], _MOST_NAMES)
         raise PublicError(
             f"another level than those named, in one of the columns {names}"
         ) from error
@@ -176,8 +171,9 @@ def _raw_table(plan: EncodingPlan, X: Any) -> RawTable:
 
 def _columns_of_numbers(table: RawTable, settings: Mapping[str, Any]) -> Array:
     """Return what a question is about: one column for each name, what means are of, or all."""
-    if settings["encoding"] is not None:
-        return Encoding.from_settings(settings["encoding"]).encode(table)
+    encoding: Encoding | None = from_json(settings["encoding"])
+    if encoding is not None:
+        return encoding.encode(table)
     if settings["levels"] is not None:
         return table.statistics({index: levels for index, levels in settings["levels"]})
     return table.numbers()
@@ -560,9 +556,9 @@ class _Sites(OverFlower):
         self.min_rows = 1 if is_private else estimator.min_rows
         self.plan = plan_of(names, estimator.categories, estimator.missing)
         settings = {
-            "plan": None if self.plan is None else self.plan.to_settings(),
+            "plan": to_json(self.plan)[0],
             "levels": None,
-            "encoding": None,
+            "encoding": "null",
             "features": names,
             "classes": labels,
             "keys": None,
@@ -637,7 +633,7 @@ class _Sites(OverFlower):
     def encoded(self, encoding: Encoding) -> _Sites:
         """Return the clients with columns of numbers."""
         n_columns = len(encoding.column_names())
-        return self._with_columns(n_columns, encoding=encoding.to_settings())
+        return self._with_columns(n_columns, encoding=to_json(encoding)[0])
 
     def _with_columns(self, n_columns: int, **settings: Any) -> _Sites:
         """Return the clients in a view of their tables with other columns."""
