@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression, OrthogonalMatchingPursuit
 import fgmp
 from fgmp.estimators import newton_steps, refit
 from fgmp.estimators.client_sums import BeyondRange, join_digits, split_digits
-from fgmp.estimators.federated_table import FederatedTable
+from fgmp.estimators.federated_table import FederatedTable, Rows
 
 quiet = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
@@ -474,7 +474,8 @@ def test_rows_in_their_own_units_are_those_of_each_group(are_neighbours):
     weights[[3, 17]] = 0  # these rows take no part
     taken = [(groups == group) & (weights > 0) for group in range(3)]
 
-    rows = FederatedTable(X, y, weights, groups, fgmp.SquaredLoss(), 1, weights).transport()
+    passed = Rows(X, y, weights, groups, weights, 1)
+    rows = FederatedTable(passed, fgmp.SquaredLoss()).transport()
     x = rng.standard_normal(4)
     expected = [np.mean((y[mask] - X[mask] @ x) ** 2) / 2 for mask in taken]
     indices, objectives = rows.objectives(x)

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import fgmp
-from fgmp.estimators.federated_table import FederatedTable
+from fgmp.estimators.federated_table import FederatedTable, Rows
 from fgmp.estimators.session import report_nothing
 from fgmp.estimators.training import fit_clients
 from fgmp.losses import SquaredLoss
@@ -264,7 +264,7 @@ def test_model_of_a_fit_over_a_network_has_no_rows():
     X, y, groups = problem("own intercepts", 1)
     labels, codes = np.unique(groups, return_inverse=True)
     ones = np.ones(len(y))
-    clients = FederatedTable(X.to_numpy(), y, ones, codes, SquaredLoss(), 1, ones)
+    clients = FederatedTable(Rows(X.to_numpy(), y, ones, codes, ones, 1), SquaredLoss())
     model = fgmp.FedGradMPRegressor(1, rounds=3, fit_intercept="per_group")
     fit_clients(model, clients, labels.tolist(), list(X.columns), None, report_nothing)
     assert model.feature_names_in_.tolist() == ["c1", "d1", "e1", "f1"]

@@ -14,7 +14,7 @@ from fgmp.estimators import covariance as covariance_module
 from fgmp.estimators import model_from_json
 from fgmp.estimators.bootstrap import clients_of
 from fgmp.estimators.covariance import GradientProducts
-from fgmp.estimators.federated_table import FederatedTable
+from fgmp.estimators.federated_table import FederatedTable, Rows
 from fgmp.estimators.resampling import ResampledClients
 from fgmp.estimators.weighted_loss import rows_counted
 
@@ -546,7 +546,7 @@ def test_rows_are_counted_client_by_client_and_draw_by_draw():
         (weights * np.where(groups == 4, 1e-6, 0.5), np.bincount(groups)),
     ):
         of_rows = rows_counted(passed)
-        clients = FederatedTable(X, y, passed, groups, fgmp.SquaredLoss(), 1, of_rows)
+        clients = FederatedTable(Rows(X, y, passed, groups, of_rows, 1), fgmp.SquaredLoss())
         np.testing.assert_array_equal(clients.counted, counted)
         resampled = ResampledClients(clients, drawn)
         np.testing.assert_array_equal(resampled.counted, (counted * drawn)[drawn > 0])

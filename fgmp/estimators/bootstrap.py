@@ -25,8 +25,8 @@ from ..sparse_model import Array, IndexArray
 from .advice import errors_in_words, warn_of_rounds
 from .clients import FitClients
 from .defaults import grid_of, settings_of
-from .federated_table import FederatedTable, RawTableClients
-from .fitted import LinearModel, TrainingData, is_encoded, names_of_features
+from .federated_table import FederatedTable, RawTableClients, Rows
+from .fitted import LinearModel, is_encoded, names_of_features
 from .fitting import fit_model
 from .inputs import as_random_state, seed_of, validated, validated_targets
 from .resampling import ResampledClients
@@ -346,7 +346,7 @@ def _check_over(model: LinearModel, over: str) -> None:
         )
 
 
-def clients_of(model: LinearModel, data: TrainingData) -> FederatedTable:
+def clients_of(model: LinearModel, data: Rows) -> FederatedTable:
     """Return the clients of a fit anew, with the class weights that it had."""
     again = clone(model)
     rows = data.X
@@ -355,9 +355,10 @@ def clients_of(model: LinearModel, data: TrainingData) -> FederatedTable:
     else:
         rows, y = validated(again, rows, validated_targets(again, data.y))
     targets, loss, weights = again._targets(y, data.weights)
-    kind = RawTableClients if is_encoded(model) else FederatedTable
-    clients: Any = kind(rows, targets, weights, data.codes, loss, data.min_rows, data.counted)
-    return clients.encoded(model.encoding_) if is_encoded(model) else clients
+    taken = data._replace(X=rows, y=targets, weights=weights)
+    if is_encoded(model):
+        return RawTableClients(taken, loss).encoded(model.encoding_)
+    return FederatedTable(taken, loss)
 
 
 def _model_of_resamples(model: LinearModel, choose_again: bool | None) -> LinearModel:
@@ -413,7 +414,7 @@ def _fewest_clients(model: LinearModel, n_clients: int) -> int:
     return 2
 
 
-def _fit_to_drawn_rows(model: LinearModel, data: TrainingData, draw: Draw) -> Refit:
+def _fit_to_drawn_rows(model: LinearModel, data: Rows, draw: Draw) -> Refit:
     """Fit to rows that were drawn: to their groups, with other weights."""
     drawn = data._replace(
         weights=(data.weights * draw.counts).astype(data.weights.dtype),

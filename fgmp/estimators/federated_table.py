@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import joblib
 import numpy as np
@@ -20,13 +20,41 @@ from ..simulation import LocalClients
 from ..sparse_model import Array, IndexArray
 from ..updates import Message, Update
 from .clients import FitClients, Fold, Standardization
-from .encoding import Encoding, RawTable
+from .encoding import Encoding
 from .folds import assign_folds
 from .profiled_loss import ProfiledLoss
 from .weighted_loss import WeightedLoss
 
 # The losses of numbers that an estimator takes, by name.
 LOSSES_OF_NUMBERS: dict[str, type[GLMLoss]] = {"squared": SquaredLoss, "poisson": PoissonLoss}
+
+
+class Rows(NamedTuple):
+    """Rows of all groups, and what each of them counts for.
+
+    Attributes
+    ----------
+    X : array_like, sparse matrix, table or RawTable, shape (n_rows, n_features)
+        The features.
+    y : array_like, shape (n_rows,)
+        The targets.
+    weights : ndarray, shape (n_rows,)
+        At least 0; zero in groups that take no part.
+    codes : ndarray of int, shape (n_rows,)
+        The group of each row. A group with a row of positive weight is a client.
+    counted : ndarray, shape (n_rows,)
+        The number of rows that each row stands for (`rows_counted`), which weights of classes among
+        the weights do not tell.
+    min_rows : int
+        The smallest number of rows of a client that a sum may rest on.
+    """
+
+    X: Any
+    y: Any
+    weights: Array
+    codes: IndexArray
+    counted: Array
+    min_rows: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -141,53 +169,33 @@ class FederatedTable(FitClients):
 
     Parameters
     ----------
-    features : ndarray or sparse matrix, shape (n_rows, n_features)
-        The table, of which no copy is made: the rows of a client are taken out of it when they are
-        needed.
-    targets : ndarray, shape (n_rows,)
-        As the loss takes them.
-    weights : ndarray, shape (n_rows,)
-        At least 0.
-    groups : ndarray of int, shape (n_rows,)
-        The group of each row. A group with a row of positive weight is a client.
+    rows : Rows
+        The features are an array or a sparse matrix, of which no copy is made: the rows of a client
+        are taken out of it when they are needed. The targets are as the loss takes them.
     loss : GLMLoss
         The loss of all clients.
-    min_rows : int
-        The smallest number of rows of a client that a sum may rest on.
-    counted : ndarray, shape (n_rows,)
-        The number of rows that each row stands for (`rows_counted`), which weights of classes among
-        the weights do not tell.
     """
 
-    def __init__(
-        self,
-        features: Any,
-        targets: Array,
-        weights: Array,
-        groups: IndexArray,
-        loss: GLMLoss,
-        min_rows: int,
-        counted: Array,
-    ) -> None:
-        self.min_rows = min_rows
-        self.is_sparse = sparse.issparse(features)
+    def __init__(self, rows: Rows, loss: GLMLoss) -> None:
+        self.min_rows = rows.min_rows
+        self.is_sparse = sparse.issparse(rows.X)
+        features = rows.X
         if self.is_sparse:
             features = SparseFeatures(features).stored  # canonical CSR
-        weights = weights.astype(np.float64)
 
-        order = np.flatnonzero(weights > 0)
-        order = order[np.argsort(groups[order], kind="stable")]
-        ends = np.flatnonzero(np.diff(groups[order])) + 1
-        is_weighted = bool(np.ptp(weights[order]))
+        order = np.flatnonzero(rows.weights > 0)
+        order = order[np.argsort(rows.codes[order], kind="stable")]
+        ends = np.flatnonzero(np.diff(rows.codes[order])) + 1
+        targets = rows.y[order]
+        weights = rows.weights[order].astype(np.float64)
+        is_weighted = bool(np.ptp(weights))
         self._features = features
-        targets = targets[order]
-        weights = weights[order]
         self._parts = [
             TablePart(order[part], targets[part], weights[part], index, is_weighted)
             for index, part in enumerate(_slices(np.r_[0, ends, len(order)]))
         ]
 
-        self.counted = np.array([counted[part.rows].sum() for part in self._parts])
+        self.counted = np.array([rows.counted[part.rows].sum() for part in self._parts])
         totals = np.array([part.weights.sum() for part in self._parts])
         self.total_weight = float(totals.sum())
         self.info = ProblemInfo(
@@ -255,37 +263,29 @@ class RawTableClients:
 
     Parameters
     ----------
-    table : RawTable
-        The rows of all clients, without small cells.
-    targets, weights, groups, loss, min_rows, counted
-        As in `FederatedTable`.
+    rows : Rows
+        The features are a `RawTable` without small cells. The targets are as the loss takes them.
+    loss : GLMLoss
+        The loss of all clients.
     """
 
-    def __init__(
-        self,
-        table: RawTable,
-        targets: Array,
-        weights: Array,
-        groups: IndexArray,
-        loss: GLMLoss,
-        min_rows: int,
-        counted: Array,
-    ) -> None:
-        rows = np.flatnonzero(weights > 0)
-        self._table = table.take(rows)
-        self._others = (targets[rows], weights[rows], groups[rows], loss, min_rows, counted[rows])
+    def __init__(self, rows: Rows, loss: GLMLoss) -> None:
+        taken = np.flatnonzero(rows.weights > 0)
+        *of_rows, min_rows = rows
+        self._rows = Rows._make([*(one.take(taken) for one in of_rows), min_rows])
+        self._loss = loss
 
     def levels(self) -> list[Mapping[int, Sequence[str]]]:
         """Return the levels that occur."""
-        return [self._table.levels()]
+        return [self._rows.X.levels()]
 
     def statistics(self, levels: Mapping[int, Sequence[str]]) -> FederatedTable:
         """Return the clients with the columns of `RawTable.statistics`."""
-        return FederatedTable(self._table.statistics(levels), *self._others)
+        return FederatedTable(self._rows._replace(X=self._rows.X.statistics(levels)), self._loss)
 
     def encoded(self, encoding: Encoding) -> FederatedTable:
         """Return the clients with columns of numbers."""
-        return FederatedTable(encoding.encode(self._table), *self._others)
+        return FederatedTable(self._rows._replace(X=encoding.encode(self._rows.X)), self._loss)
 
 
 class RowsOfTable(Transport):

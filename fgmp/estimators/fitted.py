@@ -1,7 +1,7 @@
 """An estimator as data: its parameters, what a fit has set, and the names of its columns."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -11,6 +11,7 @@ from ..losses import GLMLoss
 from ..sparse_model import Array, IndexArray
 from .covariance import Covariance
 from .encoding import Encoding, category_keys, columns_of_names
+from .federated_table import Rows
 from .groups import preview
 from .parameters import FitParameters
 from .selection_path import SparsityPath
@@ -22,31 +23,6 @@ SELECTED_BY = {
     "shared": "SharedSupportGradMP: clients see too little, and their gradients are added up first",
     "all": "nothing: all features are in the model",
 }
-
-
-class TrainingData(NamedTuple):
-    """What `fit` was called with, for the bootstrap.
-
-    Attributes
-    ----------
-    X, y
-        As they were passed, but for an X that was encoded: its rows, without small cells.
-    weights : ndarray, shape (n_rows,)
-        Weights of the rows, zero in groups that take no part.
-    codes : ndarray of int, shape (n_rows,)
-        The group of each row, and -1 if its weight is zero.
-    counted : ndarray, shape (n_rows,)
-        The number of rows that each row stands for.
-    min_rows : int
-        The smallest number of rows of a group that a sum may rest on.
-    """
-
-    X: Any
-    y: Any
-    weights: Array
-    codes: IndexArray
-    counted: Array
-    min_rows: int
 
 
 class LinearModel(FitParameters, BaseEstimator):  # type: ignore[misc]
@@ -78,7 +54,7 @@ class LinearModel(FitParameters, BaseEstimator):  # type: ignore[misc]
     covariance_: Covariance
     exchanges_: tuple[Sent, ...]
     fgmp_version_: str
-    _training_data: TrainingData
+    _training_data: Rows  # that `fit` was called with, for the bootstrap; encoded ones as read
 
     def _targets(self, y: Array, weights: Array) -> tuple[Array, GLMLoss, Array]:
         """Return targets as the loss takes them, the loss, and the weights of the rows with it."""

@@ -21,7 +21,7 @@ from .calibration import LineSums, calibrations
 from .client_sums import ROUNDING_OF_SHARES, State
 from .clients import FitClients
 from .defaults import aggregator_of, settings_of
-from .federated_table import FederatedTable
+from .federated_table import FederatedTable, Rows
 from .fitted import LinearModel, words_on_features
 from .groups import encode_groups
 from .inputs import targets_of_rows, validated, weights_of_rows
@@ -174,7 +174,7 @@ def performance_of_rows(
     targets, loss = model._targets_of_fit(y)
     advise_on_rates(loss, targets, sample_weight)
     counted = rows_counted(weights, targets, loss)
-    clients = FederatedTable(X, targets, weights, codes, loss, model.min_rows, counted)
+    clients = FederatedTable(Rows(X, targets, weights, codes, counted, model.min_rows), loss)
     check_by(model, by)
     advise_on_intercepts(model, None if groups is None else names)
     return _measure(model, clients, names, by)

@@ -25,8 +25,8 @@ from .advice import (
 from .clients import FitClients
 from .defaults import aggregator_of, check_cohort_of, grid_of, settings_of
 from .encoding import EncodingPlan, RawTable, plan_of
-from .federated_table import FederatedTable, RawTableClients
-from .fitted import LinearModel, TrainingData, input_names, is_encoded, names_of_columns
+from .federated_table import FederatedTable, RawTableClients, Rows
+from .fitted import LinearModel, input_names, is_encoded, names_of_columns
 from .fitting import FittedModel, fit_model
 from .groups import encode_groups, preview_words
 from .inputs import (
@@ -79,16 +79,16 @@ def fit_rows(model: LinearModel, X: Any, y: Any, groups: Any, sample_weight: Any
         advise_on_rare_classes(model, loss, targets, codes)
 
     counted = rows_counted(weights, targets, loss)
+    passed = Rows(X if plan is None else rows, y, weights, codes, counted, min_rows)
     kind = FederatedTable if plan is None else RawTableClients
-    clients = kind(rows, targets, class_weights, codes, loss, min_rows, counted)
+    clients = kind(passed._replace(X=rows, y=targets, weights=class_weights), loss)
     with _progress_line(model) as show_step:
 
         def report_round(words: str, run: Run, unit: float) -> None:
             show_step(round_in_words(words, run, unit))
 
         _fit_clients(model, clients, plan, report_round, show_step)
-    passed = X if plan is None else rows
-    model._training_data = TrainingData(passed, y, weights, codes, counted, min_rows)
+    model._training_data = passed
 
 
 def _set_groups(
