@@ -427,7 +427,7 @@ WRONG = {
     "a value is missing": (
         {"categories": ["sex"]},
         {},
-        r"values are missing in the columns \['chol'\]; expected none, or missing='indicator'",
+        r"values are missing in the columns \['chol'\]; expected none, or a fit with missing='indicator'",
     ),
     "no category is named": ({}, {"sex": 1.0}, r"columns \['chol'\]; .* missing='indicator'"),
     "text is no category": (

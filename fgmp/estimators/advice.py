@@ -19,10 +19,9 @@ from ..shared_support.newton import Separated
 from ..sparse_model import Array, IndexArray
 from .client_sums import BeyondRange
 from .defaults import SPARSITIES, strength_of
-from .fitted import LinearModel, names_of_columns, names_of_features
+from .fitted import N_NAMED, LinearModel, names_of_columns, names_of_features
 from .fitting import FittedModel
 from .groups import preview, preview_words
-from .inputs import N_NAMED
 from .parameters import FitParameters
 from .settings import FitSettings
 from .small_cells import rare_classes_of_groups
@@ -69,7 +68,7 @@ def _refuse_units(model: LinearModel, error: BeyondRange, n_features: int) -> No
     is_beyond = np.isin(np.arange(n_features), error.columns)
     subject = "y has numbers"
     if is_beyond.any():
-        subject = f"X has columns {names_of_columns(model, is_beyond, N_NAMED)}"
+        subject = f"X has columns {names_of_columns(model, is_beyond)}"
     raise ValueError(
         f"{subject} that one site counts in units too far from those of the others for sums "
         "under masks; expected the same units at all sites"
@@ -87,7 +86,7 @@ def _refuse_beyond_masks(model: LinearModel, error: TooLarge, settings: FitSetti
         columns = np.unique(error.indices // settings.n_outputs) - settings.n_intercepts
         is_beyond = np.isin(np.arange(settings.n_features), columns)
         if is_beyond.any():
-            subject = f"X has in the columns {names_of_columns(model, is_beyond, N_NAMED)}"
+            subject = f"X has in the columns {names_of_columns(model, is_beyond)}"
     raise ValueError(
         f"{subject} units in which {error}; standardize=True and the same units at all sites "
         "bring them there"

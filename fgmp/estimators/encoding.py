@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -439,24 +439,13 @@ class EncodingPlan:
 
     def _check_missing(self, table: RawTable) -> None:
         """Raise a ValueError if a value is missing and none may be, or is infinite."""
-        is_infinite = [
-            not is_category(column) and bool(np.isinf(column).any()) for column in table.columns
-        ]
-        if any(is_infinite):
-            raise ValueError(
-                f"X contains infinity in the columns {self._named(is_infinite)}; expected finite "
-                "numbers"
-            )
-        is_missing = table.is_missing().any(axis=0)
-        if self.missing == "error" and is_missing.any():
-            raise ValueError(
-                f"X contains NaN: values are missing in the columns {self._named(is_missing)}; "
-                "expected none, or missing='indicator'"
-            )
+        is_infinite = [not is_category(one) and np.isinf(one).any() for one in table.columns]
+        is_wrong = np.logical_and(table.is_missing().any(axis=0), self.missing == "error")
+        refuse_not_finite(is_wrong, np.array(is_infinite), self._named)
 
-    def _named(self, mask: Any) -> str:
-        """Return the names of some columns as text."""
-        names = [self.names[index] for index in np.flatnonzero(mask)]
+    def _named(self, is_named: Array) -> str:
+        """Return the names of the columns of a mask as text."""
+        names = [self.names[index] for index in np.flatnonzero(is_named)]
         return f"[{preview(names, _N_NAMED)}]"
 
     def union(self, occurring: Sequence[Mapping[int, Sequence[str]]]) -> dict[int, tuple[str, ...]]:
@@ -529,6 +518,19 @@ class EncodingPlan:
             )
             variables.append(Variable(name, None, has_indicator, others, reference))
         return Encoding(tuple(variables))
+
+
+def refuse_not_finite(is_missing: Array, is_infinite: Array, named: Callable[[Array], str]) -> None:
+    """Raise a ValueError if a column has missing values, or infinite ones; `named` names them."""
+    if is_missing.any():
+        raise ValueError(
+            f"X contains NaN: values are missing in the columns {named(is_missing)}; expected "
+            "none, or a fit with missing='indicator'"
+        ) from None
+    if is_infinite.any():
+        raise ValueError(
+            f"X contains infinity in the columns {named(is_infinite)}; expected finite numbers"
+        ) from None
 
 
 def plan_of(names: Sequence[str], categories: Any, missing: str) -> EncodingPlan | None:

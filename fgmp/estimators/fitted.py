@@ -17,6 +17,9 @@ from .parameters import FitParameters
 from .selection_path import SparsityPath
 from .session import Sent
 
+# The most columns that a message names.
+N_NAMED = 10
+
 # How the features were selected, and why so, by `method_` of an estimator.
 SELECTED_BY = {
     "fedgradmp": "FedGradMP: each client selects, and the server averages",
@@ -111,7 +114,7 @@ def always_included(model: LinearModel) -> tuple[int, ...]:
     return tuple(sorted(indices))
 
 
-def names_of_columns(model: LinearModel, is_named: Array, n_shown: int) -> str:
+def names_of_columns(model: LinearModel, is_named: Array, n_shown: int = N_NAMED) -> str:
     """Return the names of the columns of a mask as text."""
     names = getattr(model, "feature_names_in_", np.arange(len(is_named)))
     if hasattr(model, "encoding_"):

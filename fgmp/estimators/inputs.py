@@ -1,6 +1,6 @@
 """Rows as a user passes them to an estimator: read, and checked beyond scikit-learn's checks."""
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,15 +25,9 @@ from .._support.validation import (
 )
 from .._support.warnings import advise_once, warn_user
 from ..sparse_model import Array
-from .encoding import EncodingPlan, RawTable
-from .fitted import LinearModel, input_names, names_of_columns
+from .encoding import EncodingPlan, RawTable, refuse_not_finite
+from .fitted import N_NAMED, LinearModel, input_names, names_of_columns
 from .groups import preview
-
-# The most columns that a message names.
-N_NAMED = 10
-
-# Names some of the columns, given by a mask and how many to show.
-NameColumns = Callable[[Array, int], str]
 
 
 def as_random_state(random_state: Any) -> np.random.RandomState:
@@ -110,19 +104,19 @@ def _are_at_odds(index: Any, other: Any) -> bool:
     return not is_counted or set(index) == set(other)
 
 
-def refuse_overflow(X: Any, y: Array | None, name_columns: NameColumns) -> None:
+def refuse_overflow(model: LinearModel, X: Any, y: Array | None = None) -> None:
     """Raise a ValueError if sums of squares, which a fit consists of, exceed all floats.
 
     A mark for missing values such as 1.8e308 is finite, and passes for a number.
 
     Parameters
     ----------
+    model : LinearModel
+        It knows the names of the columns.
     X : ndarray or sparse matrix, shape (n_rows, n_features)
         Features.
-    y : ndarray or None
+    y : ndarray, optional
         Targets that are numbers.
-    name_columns : callable (mask, n_shown)
-        Returns the names of some columns.
     """
     expected = (
         "no float holds the sum of their squares; expected smaller numbers, and rows without marks "
@@ -134,7 +128,7 @@ def refuse_overflow(X: Any, y: Array | None, name_columns: NameColumns) -> None:
         return
     is_too_large = ~np.isfinite(_sums_of_squares(X))
     if is_too_large.any():
-        names = name_columns(is_too_large, N_NAMED)
+        names = names_of_columns(model, is_too_large)
         raise ValueError(f"X holds in the columns {names} numbers so large that {expected}")
 
 
@@ -170,16 +164,8 @@ def validated(model: LinearModel, X: Any, y: Any = "no_validation", **options: A
             raise
         found = check_array(X, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
         squares = _sums_of_squares(found / np.finfo(np.float64).max)  # no finite one overflows
-        if "NaN" in message:
-            names = names_of_columns(model, np.isnan(squares), N_NAMED)
-            raise ValueError(
-                f"X contains NaN: values are missing in the columns {names}; expected none, or a "
-                "fit with missing='indicator'"
-            ) from None
-        names = names_of_columns(model, np.isinf(squares), N_NAMED)
-        raise ValueError(
-            f"X contains infinity in the columns {names}; expected finite numbers"
-        ) from None
+        refuse_not_finite(np.isnan(squares), np.isinf(squares), partial(names_of_columns, model))
+        raise
 
 
 def validated_targets(model: LinearModel, y: Any) -> Any:
@@ -227,11 +213,7 @@ def read_table(model: LinearModel, X: Any, y: Any) -> tuple[EncodingPlan, RawTab
     names = np.asarray(plan.names)
     if hasattr(model, "feature_names_in_"):
         _advise_on_codes(names[table.may_be_codes()].tolist())
-    refuse_overflow(
-        table.numbers(),
-        None,
-        lambda mask, n_shown: f"[{preview(names[mask].tolist(), n_shown)}]",
-    )
+    refuse_overflow(model, table.numbers())
     return plan, table, vector_of_targets(model, X, y)
 
 

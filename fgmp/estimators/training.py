@@ -26,11 +26,10 @@ from .clients import FitClients
 from .defaults import aggregator_of, check_cohort_of, grid_of, settings_of
 from .encoding import EncodingPlan, RawTable, plan_of
 from .federated_table import FederatedTable, RawTableClients, Rows
-from .fitted import LinearModel, input_names, is_encoded, names_of_columns
+from .fitted import N_NAMED, LinearModel, input_names, is_encoded
 from .fitting import FittedModel, fit_model
 from .groups import encode_groups, preview_words
 from .inputs import (
-    N_NAMED,
     read_table,
     refuse_overflow,
     seed_of,
@@ -58,11 +57,7 @@ def fit_rows(model: LinearModel, X: Any, y: Any, groups: Any, sample_weight: Any
     else:
         rows, values = validated(model, X, validated_targets(model, y), ensure_min_samples=2)
         dtype = rows.dtype
-        refuse_overflow(
-            rows,
-            None if is_classifier(model) else values,
-            lambda mask, n: names_of_columns(model, mask, n),
-        )
+        refuse_overflow(model, rows, None if is_classifier(model) else values)
     weights = weights_of_rows(sample_weight, values, dtype)
     advise_on_missing_groups(model, groups)
 
