@@ -6,7 +6,6 @@ other. What passes both predicts finite numbers and has a summary.
 """
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
@@ -23,19 +22,16 @@ from .model_schema import Attributes, CovarianceParts, Lists, Parameters, Part, 
 _FORMAT = "fgmp model 1"
 # Parameters that name columns, of which one may be called "inf".
 _OF_COLUMNS = ("always_include", "categories")
-_JSON_TYPES = (str, int, float, bool, type(None))
 _GENERATORS = (np.random.RandomState, np.random.Generator)
 
 
-def model_to_json(model: LinearModel, kinds: Iterable[type[LinearModel]]) -> str:
+def model_to_json(model: LinearModel) -> str:
     """Return a fitted estimator as JSON: what `predict` and `summary` need, who took part, and how.
 
     Parameters
     ----------
     model : LinearModel
         Fitted.
-    kinds : iterable of type
-        The estimators that a file may be of, with which it is read on trial.
 
     Raises
     ------
@@ -81,7 +77,7 @@ def model_to_json(model: LinearModel, kinds: Iterable[type[LinearModel]]) -> str
     content["exchanges"] = [list(sent) for sent in getattr(model, "exchanges_", ())]
     try:
         text = json.dumps(content, indent=1, allow_nan=False)
-        model_of(check_content(json.loads(text)), kinds)
+        model_of(check_content(json.loads(text)), [type(model)])
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"the model is none that JSON can hold, and that can be read again: {error}"
@@ -141,17 +137,14 @@ def _encode_parameter(name: str, value: object) -> Any:
 
 def _encode(name: str, value: Any) -> Any:
     """Return words, numbers and arrays as JSON: infinity as a word, and nan as None."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        value = value.tolist()
-    if isinstance(value, (list, tuple)):
-        return [_encode(name, item) for item in value]
-    if isinstance(value, dict):
-        return {key: _encode(name, item) for key, item in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else "inf"
-    if not isinstance(value, _JSON_TYPES):
+
+    def plain(item: object) -> Any:
+        if isinstance(item, (np.ndarray, np.generic)):
+            return item.tolist()
         raise ValueError(
-            f"{name} holds a value of type {type(value).__name__}; expected text, numbers or "
+            f"{name} holds a value of type {type(item).__name__}; expected text, numbers or "
             "truths, which JSON has"
         )
-    return value
+
+    text = json.dumps(value, default=plain)
+    return json.loads(text, parse_constant=lambda word: None if word == "NaN" else "inf")

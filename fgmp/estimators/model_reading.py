@@ -5,7 +5,7 @@ contradict each other. What a field may hold by itself has been checked by `mode
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -191,9 +191,9 @@ def _set_coefficients(model: LinearModel, file: ModelFile, columns: Columns) -> 
     _check_columns("coefficients", file.coefficients, columns)
     coefficients = np.zeros((n_outputs, columns.n_columns))
     for index, entry in enumerate(file.coefficients):
-        values = _of_outputs(f"coefficients[{index}].values", entry.values, n_outputs)
+        values = _array(f"coefficients[{index}].values", entry.values, (n_outputs,))
         coefficients[:, entry.column] = values
-    intercept = _of_outputs("intercept", file.intercept, n_outputs)
+    intercept = _array("intercept", file.intercept, (n_outputs,))
 
     used = sorted(entry.column for entry in file.coefficients if any(entry.values))
     model.support_ = np.array(used, np.intp)
@@ -208,7 +208,7 @@ def _set_coefficients(model: LinearModel, file: ModelFile, columns: Columns) -> 
         )
     model.intercepts_ = {}
     for index, (group, value) in enumerate(file.intercepts):
-        own = _of_outputs(f"intercepts[{index}]", value, n_outputs)
+        own = _array(f"intercepts[{index}]", value, (n_outputs,))
         model.intercepts_[group] = float(own[0]) if n_outputs == 1 else own
     if len(model.intercepts_) < len(file.intercepts):
         raise ValueError("intercepts has a group twice; expected one intercept for each")
@@ -232,16 +232,6 @@ def _check_columns(field: str, entries: Sequence[ColumnEntry], columns: Columns)
         raise ValueError(f"{field} has a column twice; expected every column once")
 
 
-def _of_outputs(field: str, value: float | list[float], n_outputs: int) -> Array:
-    """Return a number for each output, shape (n_outputs,)."""
-    values = np.atleast_1d(np.array(value, np.float64))
-    if len(values) != n_outputs:
-        raise ValueError(
-            f"{field} has {len(values)} numbers; expected {n_outputs}, as lists.classes_ says"
-        )
-    return values
-
-
 def _covariance_of(parts: CovarianceParts, model: LinearModel, columns: Columns) -> Covariance:
     """Return the covariance in a file."""
     k = len(parts.columns)
@@ -251,8 +241,9 @@ def _covariance_of(parts: CovarianceParts, model: LinearModel, columns: Columns)
     shapes["class_rows"] = (len(getattr(model, "classes_", ())),)
     fields = dict(parts)
     for field, shape in shapes.items():
-        dtype = np.intp if field in ("columns", "outputs") else np.float64
-        fields[field] = _array(f"covariance.{field}", fields[field], shape, dtype)
+        if fields[field] is not None:
+            dtype = np.intp if field in ("columns", "outputs") else np.float64
+            fields[field] = _array(f"covariance.{field}", fields[field], shape, dtype)
     for field in ("degrees_of_freedom", "dispersion"):
         fields[field] = np.nan if fields[field] is None else fields[field]
 
@@ -277,18 +268,17 @@ def _covariance_of(parts: CovarianceParts, model: LinearModel, columns: Columns)
 
 
 def _array(
-    field: str, values: list[Any] | None, shape: tuple[int, ...], dtype: DTypeLike
-) -> Array | None:
-    """Return numbers, or the rows of a matrix, as an array with nan for null; None for None."""
-    if values is None:
-        return None
-    has_other_rows = any(isinstance(row, list) and len(row) != shape[-1] for row in values)
-    if len(values) != shape[0] or has_other_rows:
+    field: str, values: object, shape: tuple[int, ...], dtype: DTypeLike = np.float64
+) -> Array:
+    """Return a number, numbers, or the rows of a matrix, as an array with nan for null."""
+    array = np.atleast_1d(np.array(values, object))
+    if array.shape != shape:
+        found, expected = (" x ".join(map(str, one)) for one in (array.shape, shape))
         raise ValueError(
-            f"{field} has {len(values)} numbers, or rows; expected the shape {shape}, as "
-            "covariance.columns and lists.classes_ say"
+            f"{field} has {found} numbers; expected {expected}, as lists.classes_ and "
+            "covariance.columns say"
         )
-    return np.array(values, dtype)
+    return array.astype(dtype)
 
 
 def _check_variances(why_not_by_group: str, model_based: Array, by_group: Array | None) -> None:
