@@ -99,17 +99,6 @@ class RawTable(NamedTuple):
             for before, after in zip(self.columns, other.columns, strict=True)
         ]
 
-    def may_be_codes(self) -> Array:
-        """Return which columns of numbers may be codes of kinds: a few distinct whole numbers."""
-        found = np.zeros(len(self.columns), bool)
-        for index, column in enumerate(self.columns):
-            if is_category(column):
-                continue
-            known = column[~missing_in(column)]
-            if (known % 1 == 0).all():  # most columns are measurements, and are not sorted
-                found[index] = _LEAST_CODES <= len(np.unique(known)) <= _MOST_CODES
-        return found
-
     def levels(self) -> dict[int, list[str]]:
         """Return the levels that occur in each category, by its index, in increasing order."""
         return {
@@ -142,6 +131,15 @@ def missing_in(column: Array) -> Array:
     if is_category(column):
         return np.array([level is None for level in column.tolist()], bool)
     return np.isnan(column)
+
+
+def may_be_codes(column: Array) -> bool:
+    """Return whether a column holds a few distinct whole numbers, which may be codes of kinds."""
+    known = column[~missing_in(column)]
+    # Most columns are measurements, and are not sorted.
+    if is_category(column) or (known % 1 != 0).any():
+        return False
+    return _LEAST_CODES <= len(np.unique(known)) <= _MOST_CODES
 
 
 @dataclass(frozen=True)
@@ -488,9 +486,10 @@ class EncodingPlan:
             If a column has no value in any row.
         """
         n_variables = len(self.names)
-        values = means[:n_variables]
+        sizes = [n_variables, n_variables, *map(len, levels.values())]
+        values, shares, *of_categories, _ = np.split(means, np.cumsum(sizes))
+        shares_of_levels = dict(zip(levels, of_categories, strict=True))
         # A share under masks is a little off zero, and that of one row is much more.
-        shares = means[n_variables : 2 * n_variables]
         shares = np.where(shares > _ROUNDING_OF_SHARES, shares, 0)
         is_empty = shares >= 1 - _ROUNDING_OF_SHARES
         if is_empty.any():
@@ -500,16 +499,13 @@ class EncodingPlan:
             )
 
         variables = []
-        first = 2 * n_variables
         for index, name in enumerate(self.names):
             has_indicator = bool(shares[index])
             if index not in self.categories:
                 mean = float(values[index] / (1 - shares[index]))
                 variables.append(Variable(name, mean, has_indicator))
                 continue
-            of_levels = means[first : first + len(levels[index])]
-            first += len(levels[index])
-            of_levels = with_exact_ties(of_levels, _ROUNDING_OF_SHARES)
+            of_levels = with_exact_ties(shares_of_levels[index], _ROUNDING_OF_SHARES)
             reference = levels[index][int(np.argmax(of_levels))]
             others = tuple(
                 level
@@ -698,18 +694,9 @@ def _numbers_of(name: str, column: Array) -> Array:
     try:
         return read_numbers(f"column {name!r}", column).astype(np.float64)
     except (TypeError, ValueError):
-        kind = next(
-            (type(value).__name__ for value in column.tolist() if not _is_number(value)), "date"
-        )
+        known = (value for value in column.tolist() if not is_missing(value))
+        kinds = [type(value).__name__ for value in known if not isinstance(value, (Real, Decimal))]
         raise ValueError(
-            f"could not convert column {name!r} of X to float: it holds a {kind}. "
+            f"could not convert column {name!r} of X to float: it holds a {(*kinds, 'date')[0]}. "
             f"{WHERE_KINDS_BELONG}"
         ) from None
-
-
-def _is_number(value: Any) -> bool:
-    """Return whether a value is missing, or can be taken for a number."""
-    try:
-        return is_missing(value) or isinstance(float(value), float)
-    except (TypeError, ValueError):
-        return False

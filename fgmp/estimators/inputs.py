@@ -25,7 +25,7 @@ from .._support.validation import (
 )
 from .._support.warnings import advise_once, warn_user
 from ..sparse_model import Array
-from .encoding import EncodingPlan, RawTable, refuse_not_finite
+from .encoding import EncodingPlan, RawTable, may_be_codes, refuse_not_finite
 from .fitted import N_NAMED, LinearModel, input_names, names_of_columns
 from .groups import preview
 
@@ -210,9 +210,9 @@ def read_table(model: LinearModel, X: Any, y: Any) -> tuple[EncodingPlan, RawTab
     plan = EncodingPlan.of(input_names(model), model.categories, model.missing)
     table = plan.read(X)
     plan.check_levels(table)
-    names = np.asarray(plan.names)
     if hasattr(model, "feature_names_in_"):
-        _advise_on_codes(names[table.may_be_codes()].tolist())
+        columns = zip(plan.names, table.columns, strict=True)
+        _advise_on_codes([name for name, column in columns if may_be_codes(column)])
     refuse_overflow(model, table.numbers())
     return plan, table, vector_of_targets(model, X, y)
 
