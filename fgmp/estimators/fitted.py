@@ -114,9 +114,16 @@ def always_included(model: LinearModel) -> tuple[int, ...]:
     return tuple(sorted(indices))
 
 
+def columns_of(model: LinearModel, n_columns: int) -> Sequence[Any]:
+    """Return the names of the columns of numbers, or their indices if these have no names."""
+    if hasattr(model, "encoding_"):
+        return model.encoding_.column_names()
+    names: Sequence[Any] = getattr(model, "feature_names_in_", range(n_columns))
+    return names
+
+
 def names_of_columns(model: LinearModel, is_named: Array, n_shown: int = N_NAMED) -> str:
     """Return the names of the columns of a mask as text."""
-    names = getattr(model, "feature_names_in_", np.arange(len(is_named)))
-    if hasattr(model, "encoding_"):
-        names = np.asarray(model.encoding_.column_names())
-    return f"[{preview(names[is_named].tolist(), n_shown)}]"
+    columns = columns_of(model, len(is_named))
+    names = [columns[j] for j in np.flatnonzero(is_named).tolist()]
+    return f"[{preview(names, n_shown)}]"

@@ -212,16 +212,12 @@ def read_table(model: LinearModel, X: Any, y: Any) -> tuple[EncodingPlan, RawTab
     plan.check_levels(table)
     if hasattr(model, "feature_names_in_"):
         columns = zip(plan.names, table.columns, strict=True)
-        _advise_on_codes([name for name, column in columns if may_be_codes(column)])
+        codes = [name for name, column in columns if may_be_codes(column)]
+        if codes:
+            advise_once(
+                "codes",
+                f"the columns [{preview(codes, N_NAMED)}] hold a few whole numbers, and enter the "
+                "model as amounts: where they are codes of kinds, name them in categories=[...]",
+            )
     refuse_overflow(model, table.numbers())
     return plan, table, vector_of_targets(model, X, y)
-
-
-def _advise_on_codes(names: list[str]) -> None:
-    """Warn of columns, given by name, of numbers that may be codes of kinds."""
-    if names:
-        advise_once(
-            "codes",
-            f"the columns [{preview(names, N_NAMED)}] hold a few whole numbers, and enter the "
-            "model as amounts: where they are codes of kinds, name them in categories=[...]",
-        )

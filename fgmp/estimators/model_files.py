@@ -6,7 +6,7 @@ other. What passes both predicts finite numbers and has a summary.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -15,8 +15,8 @@ import numpy as np
 from .._support.strict_json import read_json
 from .covariance import Covariance
 from .encoding import column_keys, level_of
-from .fitted import LinearModel
-from .model_reading import Columns, Model, columns_of, model_of
+from .fitted import LinearModel, columns_of
+from .model_reading import Model, model_of
 from .model_schema import Attributes, CovarianceParts, Lists, Parameters, Part, check_content
 
 _FORMAT = "fgmp model 1"
@@ -42,7 +42,7 @@ def model_to_json(model: LinearModel) -> str:
     """
     coefficients = np.atleast_2d(model.coef_)
     used = np.flatnonzero(np.any(coefficients != 0, axis=0))
-    columns = columns_of(model)
+    columns = columns_of(model, model.n_features_in_)
     content: dict[str, Any] = {
         "format": _FORMAT,
         "fgmp": model.fgmp_version_,
@@ -57,7 +57,7 @@ def model_to_json(model: LinearModel) -> str:
         "attributes": _fields_of(Attributes, model),
         "lists": _fields_of(Lists, model),
         "coefficients": [
-            {"column": j, "name": columns.name(j), "values": coefficients[:, j].tolist()}
+            {"column": j, "name": str(columns[j]), "values": coefficients[:, j].tolist()}
             for j in used.tolist()
         ],
         "intercept": np.atleast_1d(model.intercept_).tolist(),
@@ -101,11 +101,11 @@ def read_model(text: str | bytes, kinds: Iterable[type[Model]]) -> Model:
         raise ValueError(f"text is not what to_json of an estimator wrote: {error}") from None
 
 
-def _encode_covariance(covariance: Covariance, columns: Columns) -> dict[str, Any]:
+def _encode_covariance(covariance: Covariance, columns: Sequence[Any]) -> dict[str, Any]:
     """Return a covariance as JSON; deviations of its own columns only, with their names."""
     used = np.unique(covariance.columns[covariance.columns >= 0])
     deviations = [
-        {"column": j, "name": columns.name(j), "value": float(covariance.deviations[j])}
+        {"column": j, "name": str(columns[j]), "value": float(covariance.deviations[j])}
         for j in used.tolist()
     ]
     # Its own deviations are written below: a million numbers are not encoded first.

@@ -5,7 +5,7 @@ contradict each other. What a field may hold by itself has been checked by `mode
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -15,7 +15,7 @@ from .._support.validation import check_integer, short_repr
 from ..sparse_model import Array
 from .covariance import Covariance
 from .encoding import OTHER, Encoding, EncodingPlan, Variable
-from .fitted import LinearModel, always_included, input_names, is_encoded
+from .fitted import LinearModel, always_included, columns_of, input_names, is_encoded
 from .inputs import as_random_state
 from .model_schema import (
     ColumnEntry,
@@ -36,25 +36,6 @@ _ROUNDING_OF_VARIANCES = 1e-6
 
 
 Model = TypeVar("Model", bound=LinearModel)
-
-
-class Columns(NamedTuple):
-    """The columns of numbers of a model.
-
-    Attributes
-    ----------
-    n_columns : int
-        Their number.
-    names : sequence of str, or None
-        Their names; None if they are numbered.
-    """
-
-    n_columns: int
-    names: Sequence[str] | Array | None
-
-    def name(self, column: int) -> str:
-        """Return the name of a column, with which a person can read a file."""
-        return str(column) if self.names is None else str(self.names[column])
 
 
 def model_of(file: ModelFile, kinds: Iterable[type[Model]]) -> Model:
@@ -80,7 +61,7 @@ def model_of(file: ModelFile, kinds: Iterable[type[Model]]) -> Model:
             setattr(model, name, value)
     _set_labels(model, file.lists)
     _set_encoding(model, file)
-    columns = columns_of(model)
+    columns = columns_of(model, model.n_features_in_)
     _check_sparsities(model, columns)
     _set_coefficients(model, file, columns)
     if file.covariance is not None:
@@ -155,17 +136,9 @@ def _set_encoding(model: LinearModel, file: ModelFile) -> None:
     model.encoding_ = encoding
 
 
-def columns_of(model: LinearModel) -> Columns:
-    """Return the columns of numbers of a fitted estimator."""
-    if hasattr(model, "encoding_"):
-        names = model.encoding_.column_names()
-        return Columns(len(names), names)
-    return Columns(model.n_features_in_, getattr(model, "feature_names_in_", None))
-
-
-def _check_sparsities(model: LinearModel, columns: Columns) -> None:
+def _check_sparsities(model: LinearModel, columns: Sequence[Any]) -> None:
     """Check what is a number of columns, or names some of them."""
-    n_columns = columns.n_columns
+    n_columns = len(columns)
     if not 0 < n_columns <= _MOST_COLUMNS:
         raise ValueError(
             f"attributes.n_features_in_ is {model.n_features_in_}, with {n_columns} columns of "
@@ -179,17 +152,17 @@ def _check_sparsities(model: LinearModel, columns: Columns) -> None:
     always_included(model)
 
 
-def _set_coefficients(model: LinearModel, file: ModelFile, columns: Columns) -> None:
+def _set_coefficients(model: LinearModel, file: ModelFile, columns: Sequence[Any]) -> None:
     """Set coefficients and intercepts of a model whose labels and columns are known."""
     n_classes = len(getattr(model, "classes_", ()))
     n_outputs = n_classes if n_classes > 2 else 1
-    if n_outputs * columns.n_columns > _MOST_COEFFICIENTS:
+    if n_outputs * len(columns) > _MOST_COEFFICIENTS:
         raise ValueError(
             f"attributes.n_features_in_ is {model.n_features_in_}, with {n_outputs} classes in "
             f"lists.classes_; expected at most {_MOST_COEFFICIENTS} coefficients"
         )
     _check_columns("coefficients", file.coefficients, columns)
-    coefficients = np.zeros((n_outputs, columns.n_columns))
+    coefficients = np.zeros((n_outputs, len(columns)))
     for index, entry in enumerate(file.coefficients):
         values = _array(f"coefficients[{index}].values", entry.values, (n_outputs,))
         coefficients[:, entry.column] = values
@@ -214,25 +187,27 @@ def _set_coefficients(model: LinearModel, file: ModelFile, columns: Columns) -> 
         raise ValueError("intercepts has a group twice; expected one intercept for each")
 
 
-def _check_columns(field: str, entries: Sequence[ColumnEntry], columns: Columns) -> None:
+def _check_columns(field: str, entries: Sequence[ColumnEntry], columns: Sequence[Any]) -> None:
     """Check that entries are of different columns of the model, by their names."""
     for index, entry in enumerate(entries):
-        if entry.column >= columns.n_columns:
+        if entry.column >= len(columns):
             raise ValueError(
                 f"{field}[{index}].column is {entry.column}; expected one of the "
-                f"{columns.n_columns} columns"
+                f"{len(columns)} columns"
             )
-        if entry.name != columns.name(entry.column):
+        if entry.name != str(columns[entry.column]):
             raise ValueError(
                 f"{field}[{index}].name is {short_repr(entry.name)}; expected "
-                f"{short_repr(columns.name(entry.column))}, the name of column {entry.column} by "
+                f"{short_repr(str(columns[entry.column]))}, the name of column {entry.column} by "
                 "lists.feature_names_in_ and encoding"
             )
     if len({entry.column for entry in entries}) < len(entries):
         raise ValueError(f"{field} has a column twice; expected every column once")
 
 
-def _covariance_of(parts: CovarianceParts, model: LinearModel, columns: Columns) -> Covariance:
+def _covariance_of(
+    parts: CovarianceParts, model: LinearModel, columns: Sequence[Any]
+) -> Covariance:
     """Return the covariance in a file."""
     k = len(parts.columns)
     shapes: dict[str, tuple[int, ...]]
@@ -248,7 +223,7 @@ def _covariance_of(parts: CovarianceParts, model: LinearModel, columns: Columns)
         fields[field] = np.nan if fields[field] is None else fields[field]
 
     n_outputs = len(np.atleast_2d(model.coef_))
-    if max(parts.columns) >= columns.n_columns or max(parts.outputs) >= n_outputs:
+    if max(parts.columns) >= len(columns) or max(parts.outputs) >= n_outputs:
         raise ValueError(
             "covariance.columns or covariance.outputs has one that the model does not have"
         )
@@ -262,7 +237,7 @@ def _covariance_of(parts: CovarianceParts, model: LinearModel, columns: Columns)
     deviations = {entry.column: entry.value for entry in parts.deviations}
     if deviations.keys() != {*parts.columns} - {-1}:
         raise ValueError("covariance.deviations is of other columns than covariance.columns")
-    fields["deviations"] = np.full(columns.n_columns, np.nan)
+    fields["deviations"] = np.full(len(columns), np.nan)
     fields["deviations"][list(deviations)] = list(deviations.values())
     return Covariance(**fields)
 
@@ -296,7 +271,7 @@ def _check_variances(why_not_by_group: str, model_based: Array, by_group: Array 
         raise ValueError("covariance.by_group has a negative variance")
 
 
-def _path_of(choice: CrossValidation, columns: Columns) -> SparsityPath:
+def _path_of(choice: CrossValidation, columns: Sequence[Any]) -> SparsityPath:
     """Return how the sparsity, or C, was chosen."""
     table = {name: np.array(column) for name, column in choice if isinstance(column, list)}
     for name, column in table.items():
@@ -305,9 +280,9 @@ def _path_of(choice: CrossValidation, columns: Columns) -> SparsityPath:
                 f"cross_validation.{name} has {len(column)} entries; expected "
                 f"{len(choice.sparsity)}, as cross_validation.sparsity has"
             )
-    if max(choice.sparsity) > columns.n_columns:
+    if max(choice.sparsity) > len(columns):
         raise ValueError(
             f"cross_validation.sparsity has {max(choice.sparsity)}; expected at most "
-            f"{columns.n_columns}, the number of columns"
+            f"{len(columns)}, the number of columns"
         )
     return SparsityPath(table, choice.folds)

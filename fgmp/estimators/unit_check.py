@@ -120,12 +120,10 @@ class UnitComparison(ClientSums):
 
     def _moments(self, client: Client) -> tuple[Array, Array]:
         """Return the client's own means, and its spreads: deviations and root mean squares."""
-        table = self._table(client)
-        weights = columns_of(client).weights
-        shares = weights / weights.sum()
-        means = shares @ table
-        deviations = np.sqrt(shares @ (table - means) ** 2)
-        return means, np.stack([deviations, np.sqrt(shares @ table**2)])
+        columns = columns_of(client)
+        means = columns.means()
+        squares = [columns.mean_squares(centre) for centre in (means, np.zeros_like(means))]
+        return means[: self.n_columns], np.sqrt(squares)[:, : self.n_columns]
 
     def found(self, state: State) -> list[UnusualColumn]:
         """Return the columns that are far off at some client."""
