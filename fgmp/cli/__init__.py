@@ -182,17 +182,13 @@ def _groups(fitted: Any, table: CsvTable, column: str | None) -> list[str] | Non
             )
         return None
     if column is None:
-        _warn(
-            "all rows get the common intercept; --groups COLUMN gives them that of their group",
-        )
+        _warn("all rows get the common intercept; --groups COLUMN gives them that of their group")
         return None
 
     groups = table.texts(column)
     unknown = sorted(set(groups) - {str(group) for group in fitted.intercepts_})
     if unknown:
-        _warn(
-            f"groups {unknown[:5]} took no part in the fit: their rows get the common intercept",
-        )
+        _warn(f"groups {unknown[:5]} took no part in the fit: their rows get the common intercept")
     return groups
 
 
@@ -206,8 +202,11 @@ def _predictions(fitted: Any, X: Any, groups: list[str] | None) -> dict[str, Any
         fitted.intercepts_ = {str(group): value for group, value in fitted.intercepts_.items()}
         options["groups"] = groups
 
-    if hasattr(fitted, "encoding_"):
-        _warn_of_values(fitted, X)
+    with collect_warnings(with_advice=True) as messages:
+        if hasattr(fitted, "encoding_"):
+            fitted.encoding_.transform(X, fitted.missing)
+    for message in messages:
+        _warn(message)
     with suppress_advice():  # what `predict` would advise is printed above, and by `_groups`
         columns = {"prediction": fitted.predict(X, **options)}
         if hasattr(fitted, "predict_proba"):
@@ -215,14 +214,6 @@ def _predictions(fitted: Any, X: Any, groups: list[str] | None) -> dict[str, Any
             names = [f"probability of {label}" for label in fitted.classes_.tolist()]
             columns |= zip(names, probabilities, strict=True)
     return columns
-
-
-def _warn_of_values(fitted: Any, X: Any) -> None:
-    """Print which levels, and which gaps, the fit did not see, and what they count as."""
-    with collect_warnings(with_advice=True) as messages:
-        fitted.encoding_.transform(X, fitted.missing)
-    for message in messages:
-        _warn(message)
 
 
 def _warn(words: str) -> None:
