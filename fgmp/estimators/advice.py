@@ -24,7 +24,7 @@ from .fitting import FittedModel
 from .groups import preview, preview_words
 from .parameters import FitParameters
 from .settings import FitSettings
-from .small_cells import rare_classes_of_groups
+from .small_cells import rare_classes
 from .unit_check import UnusualColumn
 
 # The most constant columns that a warning names.
@@ -120,13 +120,13 @@ def advise_on_rare_classes(
 ) -> None:
     """Warn of classes of which a group has few rows, or with masks all groups together."""
     if model.secure:
-        found = rare_classes_of_groups(loss, targets, np.minimum(groups, 0), model.min_rows)
+        found = rare_classes(loss, targets, model.min_rows, np.minimum(groups, 0))
         warn_of_rare_classes_of_all(model, [label for _, label in found])
         return
     names = model.groups_.tolist()
     words = [
         f"{model.classes_.tolist()[label]!r} at the group {names[group]!r}"
-        for group, label in rare_classes_of_groups(loss, targets, groups, model.min_rows)
+        for group, label in rare_classes(loss, targets, model.min_rows, groups)
     ]
     if words:
         advise_once(

@@ -432,14 +432,10 @@ class EncodingPlan:
                 for index, (name, column) in enumerate(zip(self.names, columns, strict=True))
             )
         )
-        self._check_missing(table)
-        return table
-
-    def _check_missing(self, table: RawTable) -> None:
-        """Raise a ValueError if a value is missing and none may be, or is infinite."""
         is_infinite = [not is_category(one) and np.isinf(one).any() for one in table.columns]
         is_wrong = np.logical_and(table.is_missing().any(axis=0), self.missing == "error")
         refuse_not_finite(is_wrong, np.array(is_infinite), self._named)
+        return table
 
     def _named(self, is_named: Array) -> str:
         """Return the names of the columns of a mask as text."""

@@ -5,7 +5,6 @@ is checked in `model_files`.
 """
 
 import math
-from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -47,7 +46,7 @@ def _check_labels(values: list[Any]) -> list[Any]:
 
 def _check_order(values: list[Any]) -> list[Any]:
     """Return labels as they are if they increase."""
-    if any(after <= before for before, after in pairwise(values)):
+    if values != sorted(values):
         raise ValueError("expected the labels in increasing order, which the coefficients have")
     return values
 

@@ -55,18 +55,9 @@ def is_small(counts: Any, min_rows: int) -> Array:
     return (np.asarray(counts) > 0) & (np.asarray(counts) < min_rows)
 
 
-def rows_of_classes(loss: GLMLoss, targets: Array) -> IndexArray:
-    """Return the number of rows of each class, in the order of the labels; none for numbers."""
-    labels = loss.class_labels
-    if labels is None:
-        return np.zeros(0, np.intp)
-    return np.asarray(np.count_nonzero(targets[:, None] == labels, axis=0))
-
-
 def has_few_rows(loss: GLMLoss, targets: Array, min_rows: int) -> bool:
     """Return whether a client has fewer than `min_rows` rows, or of a class that it has."""
-    is_rare = is_small(rows_of_classes(loss, targets), min_rows)
-    return len(targets) < min_rows or bool(is_rare.any())
+    return len(targets) < min_rows or bool(rare_classes(loss, targets, min_rows))
 
 
 class FilledTable(NamedTuple):
@@ -141,8 +132,8 @@ def fill_small_cells_of_groups(
     return RawTable(columns), cells
 
 
-def rare_classes_of_groups(
-    loss: GLMLoss, targets: Array, groups: IndexArray, min_rows: int
+def rare_classes(
+    loss: GLMLoss, targets: Array, min_rows: int, groups: IndexArray | None = None
 ) -> list[tuple[int, int]]:
     """Return the groups and the classes, as indices, that have a row together, and few.
 
@@ -152,12 +143,14 @@ def rare_classes_of_groups(
         Of labels; numbers have no classes.
     targets : ndarray, shape (n_rows,)
         As the loss takes them.
-    groups : ndarray of int, shape (n_rows,)
-        The group of each row, and -1 for rows that take no part.
     min_rows : int
+    groups : ndarray of int, shape (n_rows,), optional
+        The group of each row, and -1 for rows that take no part. By default all rows are one group.
     """
     if loss.class_labels is None:
         return []
+    if groups is None:
+        groups = np.zeros(len(targets), np.intp)
     n_groups = int(groups.max()) + 1
     counts = [
         np.bincount(groups[(targets == label) & (groups >= 0)], minlength=n_groups)
@@ -209,9 +202,7 @@ def _most_frequent(counts: Counter[str]) -> str:
     return min(counts, key=lambda level: (-counts[level], level))
 
 
-def few_rows_in_sums(
-    X: Any, y: Array, names: Sequence[str], classes: Sequence[Any] | None, min_rows: int
-) -> str:
+def few_rows_in_sums(X: Any, names: Sequence[str], rare: Sequence[Any], min_rows: int) -> str:
     """Return which sums over the rows of a client rest on few of them, in words; "" if none does.
 
     The sum of x over the rows of a class follows from the gradient and the sum over all rows. The
@@ -221,23 +212,17 @@ def few_rows_in_sums(
     Parameters
     ----------
     X : ndarray or SciPy sparse array, shape (n_rows, n_features)
-    y : ndarray, shape (n_rows,)
-        Labels as in `classes`, or numbers.
     names : sequence of str
         The columns of X.
-    classes : sequence or None
-        The labels, or None for numbers.
+    rare : sequence
+        The labels of `rare_classes`.
     min_rows : int
     """
     parts = []
-    if classes is not None:
-        counts = np.array([np.count_nonzero(np.asarray(y) == label) for label in classes])
-        is_rare = is_small(counts, min_rows)
-        rare = [str(classes[c]) for c in np.flatnonzero(is_rare).tolist()]
-        if rare:
-            parts.append(f"have a class of {preview(rare, 5)}")
-    is_rare = is_small(_rows_with_unusual_values(X), min_rows)
-    columns = [names[j] for j in np.flatnonzero(is_rare).tolist()]
+    if rare:
+        parts.append(f"have a class of {preview(list(map(str, rare)), 5)}")
+    is_unusual = is_small(_rows_with_unusual_values(X), min_rows)
+    columns = [names[j] for j in np.flatnonzero(is_unusual).tolist()]
     if columns:
         parts.append(f"have an unusual value in {preview(columns, 5)}")
     return " or ".join(parts)

@@ -107,16 +107,13 @@ class UnitComparison(ClientSums):
         is_smaller = (own_spreads < spreads / _FACTOR).all(axis=0)
         is_shifted = np.abs(own_means - means) > _DEVIATIONS * own_deviations
         is_far_off = np.stack([is_larger | is_smaller, is_shifted & self.with_means])
-        is_far_off &= (own_deviations > 0) & _has_several_values(self._table(client))
+        columns = columns_of(client)
+        table = np.column_stack([columns.features, columns.targets])[:, : self.n_columns]
+        is_far_off &= (own_deviations > 0) & _has_several_values(table)
         counts = is_far_off / share_of(client, self.shares, self.n_rows)
         if not self.with_ids:
             return np.asarray(counts)
         return np.vstack([counts, counts * (1 + client.client_id)])
-
-    def _table(self, client: Client) -> Array:
-        """Return the columns that are compared."""
-        columns = columns_of(client)
-        return np.column_stack([columns.features, columns.targets])[:, : self.n_columns]
 
     def _moments(self, client: Client) -> tuple[Array, Array]:
         """Return the client's own means, and its spreads: deviations and root mean squares."""

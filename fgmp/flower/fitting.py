@@ -36,6 +36,7 @@ from ..estimators.small_cells import (
     WHAT_SMALL_CELLS_BECOME,
     few_rows_in_sums,
     fill_small_cells,
+    rare_classes,
 )
 from ..estimators.weighted_loss import advise_on_rates
 from ..losses import GLMLoss, LogisticLoss, SoftmaxLoss
@@ -129,8 +130,11 @@ def table_app(
             if plan is not None:
                 _warn_of_small_cells(filled.cells, settings)
                 columns, names = _columns_in_sums(plan, filled.table)
-            _warn_of_few_rows_in_sums(columns, y, names, settings)
-            advise_on_rates(_loss_of(classes, settings["loss"]), targets)
+            loss = _loss_of(classes, settings["loss"])
+            rare = rare_classes(loss, targets, settings["min_rows"])
+            labels = [classes[label] for _, label in rare]
+            _warn_of_few_rows_in_sums(columns, names, labels, settings)
+            advise_on_rates(loss, targets)
             # The client says who it is, and only the number of its targets leaves it. Numbers stay
             # zero, which no precision of X refuses.
             return X, targets if classes else np.zeros(len(y), X.dtype)
@@ -201,13 +205,13 @@ def _warn_of_small_cells(cells: Mapping[str, int], settings: Mapping[str, Any]) 
 
 
 def _warn_of_few_rows_in_sums(
-    X: Any, y: Array, names: Sequence[str], settings: Mapping[str, Any]
+    X: Any, names: Sequence[str], rare: Sequence[Any], settings: Mapping[str, Any]
 ) -> None:
     """Warn in the client's own log, before its first update, of sums that rest on few rows."""
     if not settings["sums_in_the_open"]:
         return
     min_rows = settings["min_rows"]
-    few = few_rows_in_sums(X, y, names, settings["classes"], min_rows)
+    few = few_rows_in_sums(X, names, rare, min_rows)
     if few:
         warn_user(
             f"fewer than min_rows={min_rows} rows of this site {few}, and its sums tell the server "
