@@ -52,12 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("fgmp", description="Federated Gradient Matching Pursuit.")
     parser.add_argument("--version", action="version", version=f"fgmp {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_data(commands)
-    _add_predict(commands)
-    return parser
 
-
-def _add_data(commands: Any) -> None:
     data = commands.add_parser("data", help="list and get the data sets of the experiments")
     data_commands = data.add_subparsers(required=True, metavar="COMMAND")
 
@@ -71,8 +66,6 @@ def _add_data(commands: Any) -> None:
     )
     fetching.set_defaults(run=_fetch_data)
 
-
-def _add_predict(commands: Any) -> None:
     predict = commands.add_parser(
         "predict",
         help="print predictions of a model for the rows of a table",
@@ -92,6 +85,7 @@ def _add_predict(commands: Any) -> None:
         help="whether the first line names the columns, if it has numbers",
     )
     predict.set_defaults(run=_predict)
+    return parser
 
 
 def _list_data(options: argparse.Namespace) -> None:

@@ -266,12 +266,8 @@ class Encoding:
 
     def indicators(self) -> tuple[int, ...]:
         """Return the columns of zeros and ones: those of levels, and of what is missing."""
-        is_indicator = [
-            variable.is_category or name != variable.name
-            for variable in self.variables
-            for name in variable.columns()
-        ]
-        return tuple(np.flatnonzero(is_indicator).tolist())
+        numbers = {variable.name for variable in self.variables if not variable.is_category}
+        return tuple(j for j, name in enumerate(self.column_names()) if name not in numbers)
 
     def columns_of(self, variables: Sequence[int]) -> tuple[int, ...]:
         """Return the columns of numbers of some variables, in increasing order."""
