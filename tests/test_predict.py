@@ -332,7 +332,9 @@ def test_json_of_groups_that_are_dates_is_refused():
     """The message has their type."""
     site = np.array(["2020-01-01", "2021-01-01"], "datetime64[D]")[np.arange(60) % 2]
     model = FedGradMPRegressor(1).fit(TABLE, TABLE["a"], site)
-    with pytest.raises(ValueError, match="groups_ holds a value of type date"):
+    with pytest.raises(
+        ValueError, match=r"lists.groups_\[0\] is \{'value of type': 'date'\}; expected text"
+    ):
         model.to_json()
 
 

@@ -85,36 +85,32 @@ def model_to_json(model: LinearModel) -> str:
         "attributes": _fields_of(Attributes, model),
         "lists": _fields_of(Lists, model),
         "coefficients": [
-            {"column": j, "name": str(columns[j]), "values": coefficients[:, j].tolist()}
+            {"column": j, "name": str(columns[j]), "values": coefficients[:, j]}
             for j in used.tolist()
         ],
-        "intercept": np.atleast_1d(model.intercept_).tolist(),
+        "intercept": np.atleast_1d(model.intercept_),
     }
     if hasattr(model, "intercepts_"):
-        content["intercepts"] = [
-            [_encode("intercepts_", group), np.asarray(value).tolist()]
-            for group, value in model.intercepts_.items()
-        ]
+        content["intercepts"] = list(model.intercepts_.items())
     if hasattr(model, "encoding_"):
         content["encoding"] = [asdict(variable) for variable in model.encoding_.variables]
     if hasattr(model, "covariance_"):
         content["covariance"] = _encode_covariance(model.covariance_, columns)
     if hasattr(model, "cv_"):
-        table = {name: _encode(name, column) for name, column in model.cv_.table.items()}
-        content["cross_validation"] = {"folds": model.cv_.folds, **table}
-    content["exchanges"] = [list(sent) for sent in getattr(model, "exchanges_", ())]
+        content["cross_validation"] = {"folds": model.cv_.folds, **model.cv_.table}
+    content["exchanges"] = getattr(model, "exchanges_", ())
     try:
-        text = json.dumps(content, indent=1, allow_nan=False)
-        model_of(check_content(json.loads(text)), [type(model)])
+        content = _as_json(content)
+        model_of(check_content(content), [type(model)])
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"the model is none that JSON can hold, and that can be read again: {error}"
         ) from None
-    return text
+    return json.dumps(content, indent=1)
 
 
 def _encode_covariance(covariance: Covariance, columns: Sequence[Any]) -> dict[str, Any]:
-    """Return a covariance as JSON; deviations of its own columns only, with their names."""
+    """Return a covariance for JSON; deviations of its own columns only, with their names."""
     used = np.unique(covariance.columns[covariance.columns >= 0])
     deviations = [
         {"column": j, "name": str(columns[j]), "value": float(covariance.deviations[j])}
@@ -127,7 +123,7 @@ def _encode_covariance(covariance: Covariance, columns: Sequence[Any]) -> dict[s
 
 def _fields_of(part: type[Part], holder: object) -> dict[str, Any]:
     """Return the fields of a part of a file from the attributes of the same names."""
-    values = {name: _encode(name, getattr(holder, name, None)) for name in part.model_fields}
+    values = {name: getattr(holder, name, None) for name in part.model_fields}
     return {
         name: value
         for name, value in values.items()
@@ -136,30 +132,28 @@ def _fields_of(part: type[Part], holder: object) -> dict[str, Any]:
 
 
 def _encode_parameter(name: str, value: object) -> Any:
-    """Return a parameter as JSON: columns as a list, and a mapping as pairs."""
+    """Return a parameter for JSON: columns as a list, and a mapping as pairs."""
     if isinstance(value, Mapping):
         pairs = list(value.items())
         if name == "categories":
             pairs = [(column, [level_of(level) for level in levels]) for column, levels in pairs]
-        return {"mapping": _encode(name, pairs)}
+        return {"mapping": pairs}
     if name in _OF_COLUMNS and value is not None:
         return column_keys(name, value)
-    return _encode(name, value)
+    return value
 
 
-def _encode(name: str, value: Any) -> Any:
-    """Return words, numbers and arrays as JSON: infinity as a word, and nan as None."""
-
-    def plain(item: object) -> Any:
-        if isinstance(item, (np.ndarray, np.generic)):
-            return item.tolist()
-        raise ValueError(
-            f"{name} holds a value of type {type(item).__name__}; expected text, numbers or "
-            "truths, which JSON has"
-        )
-
-    text = json.dumps(value, default=plain)
+def _as_json(content: dict[str, Any]) -> Any:
+    """Return what JSON has of arrays and tuples: infinity is a word, and nan is None."""
+    text = json.dumps(content, default=_plain)
     return json.loads(text, parse_constant=lambda word: None if word == "NaN" else "inf")
+
+
+def _plain(value: object) -> Any:
+    """Return the numbers of an array; anything else that is not JSON no field takes."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    return {"value of type": type(value).__name__}
 
 
 # Reading.
