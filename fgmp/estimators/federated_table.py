@@ -14,7 +14,7 @@ from scipy import sparse
 from .._support.sparse_features import SparseFeatures
 from .._support.tables import concatenate_rows, normalized_weights
 from ..data import Client, Federation, ProblemInfo, check_size
-from ..losses import GLMLoss, PoissonLoss, SquaredLoss
+from ..losses import LogisticLoss, GLMLoss, PoissonLoss, SoftmaxLoss, SquaredLoss
 from ..method import Call, Method, Transport
 from ..simulation import LocalClients
 from ..sparse_model import Array, IndexArray
@@ -27,6 +27,19 @@ from .weighted_loss import WeightedLoss
 
 # The losses of numbers that an estimator takes, by name.
 LOSSES_OF_NUMBERS: dict[str, type[GLMLoss]] = {"squared": SquaredLoss, "poisson": PoissonLoss}
+
+
+def loss_of(classes: Sequence[Any] | None, name: str) -> GLMLoss:
+    """Return the loss of labels, or the loss of numbers with a name."""
+    if classes is None:
+        return LOSSES_OF_NUMBERS[name]()
+    return LogisticLoss() if len(classes) == 2 else SoftmaxLoss(len(classes))
+
+
+def signs_or_codes(y: Array, classes: Sequence[Any]) -> Array:
+    """Return labels as a loss takes them: -1 and +1 for two classes, 0, 1, ... for more."""
+    codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+    return np.asarray(2.0 * codes - 1 if len(classes) == 2 else codes)
 
 
 class Rows(NamedTuple):

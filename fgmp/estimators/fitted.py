@@ -11,7 +11,7 @@ from ..losses import GLMLoss
 from ..sparse_model import Array, IndexArray
 from .covariance import Covariance
 from .encoding import Encoding, category_keys, columns_of_names
-from .federated_table import Rows
+from .federated_table import Rows, loss_of, signs_or_codes
 from .groups import preview
 from .parameters import FitParameters
 from .selection_path import SparsityPath
@@ -65,7 +65,11 @@ class LinearModel(FitParameters, BaseEstimator):  # type: ignore[misc]
 
     def _targets_of_fit(self, y: Array) -> tuple[Array, GLMLoss]:
         """Return targets as the loss of the fit takes them, and the loss."""
-        raise NotImplementedError(f"{type(self).__name__} has no _targets_of_fit")
+        classes = getattr(self, "classes_", None)
+        loss = loss_of(classes, getattr(self, "loss", ""))
+        if classes is not None:
+            return signs_or_codes(y, classes), loss
+        return loss.check_targets("y", y.astype(np.float64, copy=False)), loss
 
 
 def is_encoded(model: FitParameters) -> bool:

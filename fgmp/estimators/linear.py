@@ -21,11 +21,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._support.optional import needs
 from .._support.validation import check_option
-from ..losses import GLMLoss, LogisticLoss, SoftmaxLoss
+from ..losses import GLMLoss
 from ..sparse_model import Array, IndexArray
 from .advice import advise_on_intercepts, has_own_intercepts
 from .bootstrap import Bootstrap, bootstrap_rows
-from .federated_table import LOSSES_OF_NUMBERS
+from .federated_table import LOSSES_OF_NUMBERS, loss_of
 from .fitted import LinearModel
 from .groups import group_of_each_row
 from .inputs import targets_of_rows, validated, validated_targets, weights_of_rows
@@ -653,7 +653,7 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
             group, or the common one if the group has none, of which a warning tells. Without groups
             all rows have the common one, and an AdviceWarning says so.
         """
-        return self._loss().expected_targets(self._linear_predictions(X, groups))
+        return loss_of(None, self.loss).expected_targets(self._linear_predictions(X, groups))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
         """Return the coefficient of determination R^2 of ``predict(X, groups)``.
@@ -675,15 +675,6 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         """Check each parameter by itself."""
         super()._check_parameters()
         check_option("loss", self.loss, tuple(LOSSES_OF_NUMBERS))
-
-    def _loss(self) -> GLMLoss:
-        """Return the loss of the name."""
-        return LOSSES_OF_NUMBERS[self.loss]()
-
-    def _targets_of_fit(self, y: Array) -> tuple[Array, GLMLoss]:
-        """Return targets as the loss takes them, and the loss."""
-        loss = self._loss()
-        return loss.check_targets("y", y.astype(np.float64, copy=False)), loss
 
     def _targets(self, y: Array, weights: Array) -> tuple[Array, GLMLoss, Array]:
         """Return the targets in float64, the loss, and the weights as they are."""
@@ -804,14 +795,6 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
             codes = np.searchsorted(self.classes_, y).clip(max=n_classes - 1)
             weights = self._times_class_weights(weights, codes)
         return *self._targets_of_fit(y), weights
-
-    def _targets_of_fit(self, y: Array) -> tuple[Array, GLMLoss]:
-        """Return signs, or codes from 0 for several classes, and the loss."""
-        n_classes = len(self.classes_)
-        codes = np.searchsorted(self.classes_, y).clip(max=n_classes - 1)
-        if n_classes > 2:
-            return codes, SoftmaxLoss(n_classes)
-        return 2.0 * codes - 1, LogisticLoss()
 
     def _times_class_weights(self, weights: Array, codes: IndexArray) -> Array:
         """Return the weights of rows times those of their classes, or raise a ValueError.

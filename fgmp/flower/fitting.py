@@ -23,10 +23,11 @@ from ..estimators.client_sums import HeldOutLosses
 from ..estimators.clients import Fold, Standardization
 from ..estimators.encoding import Encoding, EncodingPlan, RawTable, plan_of
 from ..estimators.federated_table import (
-    LOSSES_OF_NUMBERS,
     TablePart,
     client_view,
+    loss_of,
     loss_of_view,
+    signs_or_codes,
 )
 from ..estimators.folds import assign_folds
 from ..estimators.groups import preview, preview_words
@@ -39,7 +40,7 @@ from ..estimators.small_cells import (
     rare_classes,
 )
 from ..estimators.weighted_loss import advise_on_rates
-from ..losses import GLMLoss, LogisticLoss, SoftmaxLoss
+from ..losses import GLMLoss
 from ..method import Call, Method
 from ..recording import Run
 from ..run.serialization import from_json, to_json
@@ -130,7 +131,7 @@ def table_app(
             if plan is not None:
                 _warn_of_small_cells(filled.cells, settings)
                 columns, names = _columns_in_sums(plan, filled.table)
-            loss = _loss_of(classes, settings["loss"])
+            loss = loss_of(classes, settings["loss"])
             rare = rare_classes(loss, targets, settings["min_rows"])
             labels = [classes[label] for _, label in rare]
             _warn_of_few_rows_in_sums(columns, names, labels, settings)
@@ -143,7 +144,7 @@ def table_app(
         fold = None if settings["fold"] is None else Fold(*settings["fold"])
         part = TablePart(np.arange(len(y)), targets, np.ones(len(y)), index).outside(fold)
         standardization = Standardization.from_settings(settings["units"])
-        view = client_view(X, part, standardization, _loss_of(classes, settings["loss"]))
+        view = client_view(X, part, standardization, loss_of(classes, settings["loss"]))
         return view.features, view.targets
 
     return app_of(Site(load, masked_only, (), introduce), mods)
@@ -256,8 +257,7 @@ def _targets(y: Array, classes: Sequence[Any] | None) -> Array:
     # Not by `numpy.isin`, for which the number 1 is the text "1".
     if not set(y.tolist()) <= set(classes):
         raise ValueError(f"a target is none of the classes {classes}")
-    codes = np.searchsorted(classes, y)
-    return np.where(codes, 1.0, -1.0) if len(classes) == 2 else codes
+    return signs_or_codes(y, classes)
 
 
 def _in_precision(X: Any) -> Any:
@@ -573,7 +573,7 @@ class _Sites(OverFlower):
             "fold": None,
             "dtype": None,
         }
-        loss = _loss_of(labels, loss_name)
+        loss = loss_of(labels, loss_name)
         super().__init__(grid, loss, n_clients, settings=settings, **options)
         if self.info.n_features != len(names):
             raise ValueError(
@@ -740,10 +740,3 @@ def _n_training(n_rows: int, client_index: int, fold: Fold | None) -> int:
         return n_rows
     folds = assign_folds(np.arange(n_rows), client_index, *fold[1:])
     return int((folds != fold.number).sum())
-
-
-def _loss_of(classes: Sequence[Any] | None, name: str) -> GLMLoss:
-    """Return the loss of labels, or the loss of numbers with a name."""
-    if classes is None:
-        return LOSSES_OF_NUMBERS[name]()
-    return LogisticLoss() if len(classes) == 2 else SoftmaxLoss(len(classes))
