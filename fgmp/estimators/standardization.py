@@ -98,12 +98,10 @@ def _stats_of_moments(moments: PooledMoments, settings: FitSettings) -> Standard
     has_constant_targets = settings.is_quadratic and bool(is_constant[p])
     is_constant = is_constant[:p]
 
-    scales = np.ones(p)
-    if settings.standardize:
-        scales = np.where(is_constant, 1, np.sqrt(square[:p])) * unit[:p]
-    factors, centre = _as_subtracted(
-        np.where(is_constant, 0, 1 / scales), means[:p] * settings.n_intercepts, settings
-    )
+    deviations = np.where(is_constant, 0, np.sqrt(square[:p])) * unit[:p]
+    scales = deviations if settings.standardize else np.ones(p)
+    factors = np.divide(1, scales, out=np.zeros(p), where=~is_constant)
+    factors, centre = _as_subtracted(factors, means[:p] * settings.n_intercepts, settings)
 
     target_centre = 0.0
     target_unit = 1.0
@@ -129,7 +127,6 @@ def _stats_of_moments(moments: PooledMoments, settings: FitSettings) -> Standard
         n_intercepts=settings.n_intercepts,
         null_intercept=null_intercept,
     )
-    deviations = np.where(is_constant, 0, np.sqrt(square[:p])) * unit[:p]
     if others is not None:
         others = others[:p]
     return StandardizationStats(standardization, is_constant, means, deviations, others)
