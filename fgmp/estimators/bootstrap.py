@@ -11,7 +11,7 @@ import numpy as np
 from joblib import delayed
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
 from .._support.displays import facts_in_words, html_facts
@@ -28,7 +28,7 @@ from .defaults import grid_of, settings_of
 from .federated_table import FederatedTable, RawTableClients, Rows
 from .fitted import LinearModel, is_encoded, names_of_features
 from .fitting import fit_model
-from .inputs import as_random_state, seed_of, validated, validated_targets
+from .inputs import as_random_state, seed_of, validated
 from .resampling import ResampledClients
 from .session import Report, Session, report_nothing
 
@@ -221,10 +221,9 @@ def bootstrap_rows(
     is_of_groups = over == "groups"
     least = _fewest_clients(resample, len(model.groups_)) if is_of_groups else 1
     classes = getattr(model, "classes_", ())
-    y = np.asarray(data.y)
 
     def draw(rng: np.random.RandomState) -> Array:
-        return draw_counts(y, data.codes, over, classes, rng, least)
+        return draw_counts(data.y, data.codes, over, classes, rng, least)
 
     draws = _draws(model, n_resamples, random_state, draw, is_of_groups)
     if is_of_groups:
@@ -349,11 +348,9 @@ def _check_over(model: LinearModel, over: str) -> None:
 def clients_of(model: LinearModel, data: Rows) -> FederatedTable:
     """Return the clients of a fit anew, with the class weights that it had."""
     again = clone(model)
-    rows = data.X
-    if is_encoded(model):
-        y = column_or_1d(validated_targets(again, data.y))
-    else:
-        rows, y = validated(again, rows, validated_targets(again, data.y))
+    rows, y = data.X, data.y
+    if not is_encoded(model):
+        rows, y = validated(again, rows, y)
     targets, loss, weights = again._targets(y, data.weights)
     taken = data._replace(X=rows, y=targets, weights=weights)
     if is_encoded(model):

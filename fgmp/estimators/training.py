@@ -74,7 +74,7 @@ def fit_rows(model: LinearModel, X: Any, y: Any, groups: Any, sample_weight: Any
         advise_on_rare_classes(model, loss, targets, codes)
 
     counted = rows_counted(weights, targets, loss)
-    passed = Rows(X if plan is None else rows, y, weights, codes, counted, min_rows)
+    passed = Rows(X if plan is None else rows, values, weights, codes, counted, min_rows)
     kind = FederatedTable if plan is None else RawTableClients
     clients = kind(passed._replace(X=rows, y=targets, weights=class_weights), loss)
     with _progress_line(model) as show_step:
