@@ -273,7 +273,7 @@ class Encoding:
         """Return the columns of numbers of some variables, in increasing order."""
         return tuple(np.flatnonzero(np.isin(self._variable_of(), variables)).tolist())
 
-    def transform(self, X: Any, missing: str = "indicator") -> Array:
+    def transform(self, X: object, missing: str = "indicator") -> Array:
         """Return the columns of numbers that a table becomes, shape (n_rows, n_columns).
 
         They are those that `predict` takes, for another model, or to look at. Rows are taken as
@@ -380,7 +380,7 @@ class EncodingPlan:
     missing: str
 
     @classmethod
-    def of(cls, names: Sequence[str], categories: Any, missing: str) -> EncodingPlan:
+    def of(cls, names: Sequence[str], categories: object, missing: str) -> EncodingPlan:
         """Return the plan for the parameters of an estimator.
 
         Parameters
@@ -406,7 +406,7 @@ class EncodingPlan:
         """The categories whose levels the clients have to agree on."""
         return tuple(index for index in self.categories if index not in dict(self.levels))
 
-    def read(self, X: Any) -> RawTable:
+    def read(self, X: object) -> RawTable:
         """Return the rows of a table, or raise a ValueError that names columns.
 
         Parameters
@@ -521,14 +521,14 @@ def refuse_not_finite(is_missing: Array, is_infinite: Array, named: Callable[[Ar
         ) from None
 
 
-def plan_of(names: Sequence[str], categories: Any, missing: str) -> EncodingPlan | None:
+def plan_of(names: Sequence[str], categories: object, missing: str) -> EncodingPlan | None:
     """Return the plan of an encoding, or None if columns are numbers without gaps as they are."""
     if not category_keys(categories) and missing == "error":
         return None
     return EncodingPlan.of(names, categories, missing)
 
 
-def _given_levels(key: Any, given: Any) -> tuple[str, ...]:
+def _given_levels(key: object, given: object) -> tuple[str, ...]:
     """Return levels that a user has named as text, increasing, or raise a ValueError."""
     levels = check_sequence(f"categories[{key!r}]", given, "a sequence of levels")
     texts = [level_of(level) for level in levels]
@@ -540,7 +540,7 @@ def _given_levels(key: Any, given: Any) -> tuple[str, ...]:
     return tuple(sorted(map(str, texts)))
 
 
-def column_keys(argument: str, wanted: Any) -> list[Any]:
+def column_keys(argument: str, wanted: object) -> list[Any]:
     """Return names and indices of columns as a list of plain values, or raise a ValueError.
 
     Parameters
@@ -563,14 +563,14 @@ def column_keys(argument: str, wanted: Any) -> list[Any]:
     return sorted(keys, key=str) if isinstance(wanted, (set, frozenset)) else keys
 
 
-def category_keys(categories: Any) -> list[Any]:
+def category_keys(categories: object) -> list[Any]:
     """Return the names and indices of the columns that are categories, as `column_keys` does."""
     if isinstance(categories, Mapping):
         return list(categories)
     return column_keys("categories", categories)
 
 
-def columns_of_names(argument: str, wanted: Any, names: Sequence[str]) -> list[int]:
+def columns_of_names(argument: str, wanted: object, names: Sequence[str]) -> list[int]:
     """Return the indices of columns that are given by name or index, or raise a ValueError."""
     bounds = {"at_least": 0, "at_most": len(names) - 1}
     indices = []
@@ -659,7 +659,7 @@ def _levels_of(column: Array) -> Array:
     return levels
 
 
-def _columns_of(X: Any) -> list[Array]:
+def _columns_of(X: object) -> list[Array]:
     """Return the columns of a table or an array, each as a vector."""
     frame = read_table("X", X)
     if frame is None:

@@ -49,8 +49,8 @@ class Rows(NamedTuple):
     ----------
     X : array_like, sparse matrix, table or RawTable, shape (n_rows, n_features)
         The features.
-    y : array_like, shape (n_rows,)
-        The targets.
+    y : ndarray, shape (n_rows,)
+        The targets, as numbers or labels, or as the loss takes them.
     weights : ndarray, shape (n_rows,)
         At least 0; zero in groups that take no part.
     codes : ndarray of int, shape (n_rows,)
@@ -63,7 +63,7 @@ class Rows(NamedTuple):
     """
 
     X: Any
-    y: Any
+    y: Array
     weights: Array
     codes: IndexArray
     counted: Array

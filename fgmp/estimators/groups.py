@@ -120,7 +120,7 @@ def _with_time_zone(groups: Any) -> Any:
     return values
 
 
-def preview(names: Sequence[Any], n_shown: int) -> str:
+def preview(names: Sequence[object], n_shown: int) -> str:
     """Return the first names as text, and how many more there are."""
     return preview_words(list(map(repr, names)), n_shown)
 

@@ -30,7 +30,7 @@ from .fitted import N_NAMED, LinearModel, input_names, names_of_columns
 from .groups import preview
 
 
-def as_random_state(random_state: Any) -> np.random.RandomState:
+def as_random_state(random_state: object) -> np.random.RandomState:
     """Return scikit-learn's `check_random_state`, whose own error does not name the argument."""
     try:
         generator: np.random.RandomState = check_random_state(random_state)
@@ -42,7 +42,7 @@ def as_random_state(random_state: Any) -> np.random.RandomState:
     return generator
 
 
-def seed_of(random_state: Any) -> int:
+def seed_of(random_state: object) -> int:
     """Return the seed of cohorts, minibatches and folds, which a random state begins with."""
     return int(as_random_state(random_state).randint(2**31 - 1))
 

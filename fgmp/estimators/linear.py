@@ -730,7 +730,7 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
     """
 
     C: float | str = 1.0
-    class_weight: Any = None
+    class_weight: object = None
 
     # Without `set_score_request(groups=True)` scikit-learn passes no groups to what predicts.
     __metadata_request__predict = {"groups": False}

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 import numpy as np
 
@@ -39,11 +38,11 @@ class FitParameters:
     min_rows: int = 5
     secure: bool = False
     private: GaussianNoise | None = None
-    random_state: Any = None
+    random_state: object = None
     verbose: bool | str = "auto"
-    always_include: Any = None
+    always_include: object = None
     missing: str = "error"
-    categories: Any = None
+    categories: object = None
 
     def _check_parameters(self) -> None:
         """Check each parameter by itself; the sparsities are checked against the features later."""

@@ -50,7 +50,7 @@ class Counts(Enum):
     CLASSES = "classes"
 
 
-def is_small(counts: Any, min_rows: int) -> Array:
+def is_small(counts: Array | int, min_rows: int) -> Array:
     """Return which of some cells are small, by their numbers of rows; or whether one is."""
     return (np.asarray(counts) > 0) & (np.asarray(counts) < min_rows)
 
