@@ -414,7 +414,7 @@ class SparseLinear(LinearModel):
         check_is_fitted(self)
         with needs("a model as JSON", "pydantic"):
             from .model_files import model_to_json
-        return model_to_json(self)
+        return model_to_json(self, _KINDS)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -825,6 +825,9 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
         return np.asarray(products)
 
 
+_KINDS: tuple[type[SparseLinear], ...] = (FedGradMPRegressor, FedGradMPClassifier)
+
+
 def model_from_json(text: str | bytes) -> SparseLinear:
     """Return the fitted estimator that `to_json` wrote. Its predictions have the same bits.
 
@@ -846,4 +849,4 @@ def model_from_json(text: str | bytes) -> SparseLinear:
     """
     with needs("a model as JSON", "pydantic"):
         from .model_files import read_model
-    return read_model(text, (FedGradMPRegressor, FedGradMPClassifier))
+    return read_model(text, _KINDS)

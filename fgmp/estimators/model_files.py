@@ -53,13 +53,15 @@ Model = TypeVar("Model", bound=LinearModel)
 # Writing.
 
 
-def model_to_json(model: LinearModel) -> str:
+def model_to_json(model: LinearModel, kinds: Iterable[type[LinearModel]]) -> str:
     """Return a fitted estimator as JSON: what `predict` and `summary` need, who took part, and how.
 
     Parameters
     ----------
     model : LinearModel
         Fitted.
+    kinds : iterable of type
+        The estimators that a file may be of, with which it is read on trial.
 
     Raises
     ------
@@ -101,7 +103,7 @@ def model_to_json(model: LinearModel) -> str:
     content["exchanges"] = getattr(model, "exchanges_", ())
     try:
         content = _as_json(content)
-        model_of(check_content(content), [type(model)])
+        model_of(check_content(content), kinds)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"the model is none that JSON can hold, and that can be read again: {error}"
