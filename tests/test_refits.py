@@ -68,7 +68,7 @@ def described(model):
     content = json.loads(model.to_json())
     for sent in content["exchanges"]:
         sent[1] = ""
-    return content, sorted(state), id(state["_training_data"].y)
+    return content, sorted(state), state["_training_data"].y.tolist()
 
 
 def interruptible(estimator):
