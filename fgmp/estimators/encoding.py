@@ -641,13 +641,9 @@ def _text_of_number(value: Any) -> str:
 def _text_of_time(value: datetime | np.datetime64) -> str:
     """Return a time as text: the date alone at midnight, as a column of dates has it."""
     time: Any = value.astype("M8[us]").item() if isinstance(value, np.datetime64) else value
-    if (
-        isinstance(time, datetime)
-        and time.tzinfo is None
-        and time == datetime(*time.timetuple()[:3])
-    ):
-        time = time.date()
-    return str(time)
+    is_naive = isinstance(time, datetime) and time.tzinfo is None
+    is_midnight = is_naive and time == datetime(*time.timetuple()[:3])
+    return str(time.date() if is_midnight else time)
 
 
 def _levels_of(column: Array) -> Array:

@@ -57,7 +57,8 @@ class LinearModel(FitParameters, BaseEstimator):  # type: ignore[misc]
     covariance_: Covariance
     exchanges_: tuple[Sent, ...]
     fgmp_version_: str
-    _training_data: Rows  # that `fit` was called with, for the bootstrap; encoded ones as read
+    # For resamples: X as it was passed, or as it was read if it is encoded; y as it was checked.
+    _training_data: Rows
 
     def _targets(self, y: Array, weights: Array) -> tuple[Array, GLMLoss, Array]:
         """Return targets as the loss takes them, the loss, and the weights of the rows with it."""
