@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ._support.displays import HistoryTable, facts_in_words, html_facts, names_in_words
+from ._support.displays import HistoryTable, facts_in_words, html_facts, preview_words
 from ._support.validation import check_integer, check_kind, check_sequence, short_repr
 from .aggregation import Aggregator
 from .method import Method, State, Streams, Transport
@@ -527,7 +527,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        facts = self._facts() | {"support": names_in_words(self.support.tolist(), 12)}
+        facts = self._facts() | {"support": preview_words(list(map(str, self.support)), 12)}
         return html_facts(f"Result of {type(self.method).__name__}", facts)
 
     def _facts(self) -> dict[str, str]:

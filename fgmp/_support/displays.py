@@ -95,12 +95,12 @@ def printable(text: str) -> str:
     return " ".join(text.split())
 
 
-def names_in_words(names: Sequence[Any], most: int = 6) -> str:
-    """Return names, of which the first `most` are shown, and the number of the others."""
-    shown = [str(name) for name in names[:most]]
-    if len(names) > most:
-        shown.append(f"and {len(names) - most} more")
-    return ", ".join(shown)
+def preview_words(words: Sequence[str], n_shown: int) -> str:
+    """Return the first words as text, and how many more there are."""
+    text = ", ".join(words[:n_shown])
+    if len(words) > n_shown:
+        text += f" and {len(words) - n_shown} more"
+    return text
 
 
 def facts_in_words(facts: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from .._support.displays import preview_words
 from .._support.warnings import (
     advise_once,
     check_batch_size,
@@ -21,7 +22,7 @@ from .client_sums import BeyondRange
 from .defaults import SPARSITIES, strength_of
 from .fitted import N_NAMED, LinearModel, names_of_columns, names_of_features
 from .fitting import FittedModel
-from .groups import preview, preview_words
+from .groups import preview
 from .parameters import FitParameters
 from .settings import FitSettings
 from .small_cells import rare_classes

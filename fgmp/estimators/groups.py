@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._support.displays import preview_words
 from .._support.validation import as_array, distinct, short_repr
 from .._support.warnings import advise_once
 from ..sparse_model import Array, IndexArray
@@ -123,11 +124,3 @@ def _with_time_zone(groups: Any) -> Any:
 def preview(names: Sequence[object], n_shown: int) -> str:
     """Return the first names as text, and how many more there are."""
     return preview_words(list(map(repr, names)), n_shown)
-
-
-def preview_words(words: Sequence[str], n_shown: int) -> str:
-    """Return the first words as text, and how many more there are."""
-    text = ", ".join(words[:n_shown])
-    if len(words) > n_shown:
-        text += f" and {len(words) - n_shown} more"
-    return text

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
-from .._support.displays import HistoryTable
+from .._support.displays import HistoryTable, preview_words
 from .._support.progress import progress_line
 from .._support.warnings import advise_once, is_called_by_model_selection
 from ..recording import Run
@@ -28,7 +28,7 @@ from .encoding import EncodingPlan, RawTable, plan_of
 from .federated_table import FederatedTable, RawTableClients, Rows
 from .fitted import N_NAMED, LinearModel, input_names, is_encoded
 from .fitting import FittedModel, fit_model
-from .groups import encode_groups, preview_words
+from .groups import encode_groups
 from .inputs import (
     read_table,
     refuse_overflow,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
-from .._support.displays import printable
+from .._support.displays import preview_words, printable
 from .._support.optional import needs
 from .._support.strict_json import read_json
 from .._support.validation import check_integer, check_protocol, check_sequence, short_repr
@@ -30,7 +30,7 @@ from ..estimators.federated_table import (
     signs_or_codes,
 )
 from ..estimators.folds import assign_folds
-from ..estimators.groups import preview, preview_words
+from ..estimators.groups import preview
 from ..estimators.performance_sums import OfPredictions
 from ..estimators.session import round_in_words, words_on
 from ..estimators.small_cells import (
