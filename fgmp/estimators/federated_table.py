@@ -14,7 +14,7 @@ from scipy import sparse
 from .._support.sparse_features import SparseFeatures
 from .._support.tables import concatenate_rows, normalized_weights
 from ..data import Client, Federation, ProblemInfo, check_size
-from ..losses import LogisticLoss, GLMLoss, PoissonLoss, SoftmaxLoss, SquaredLoss
+from ..losses import GLMLoss, LogisticLoss, PoissonLoss, SoftmaxLoss, SquaredLoss
 from ..method import Call, Method, Transport
 from ..simulation import LocalClients
 from ..sparse_model import Array, IndexArray
