@@ -14,7 +14,6 @@ from ..data import ProblemInfo
 from ..losses import Loss
 from ..method import Transport
 from ..sparse_model import Array, SparseModel
-from .encoding import Encoding
 
 Found = TypeVar("Found")
 
@@ -192,16 +191,3 @@ class FitClients(Protocol):
         By default no message travels, and one task is run after another.
         """
         return [task() for task in tasks]
-
-
-class RawClients(Protocol):
-    """The clients of a fit whose tables have categories, or values that are missing."""
-
-    def levels(self) -> list[Mapping[int, Sequence[str]]]:
-        """Return the levels of the categories that clients have to agree on, of each client."""
-
-    def statistics(self, levels: Mapping[int, Sequence[str]]) -> FitClients:
-        """Return the clients with the columns of `RawTable.statistics`."""
-
-    def encoded(self, encoding: Encoding) -> FitClients:
-        """Return the clients with columns of numbers."""

@@ -271,8 +271,8 @@ class FederatedTable(FitClients):
 class RawTableClients:
     """The clients of a fit whose rows are in this process, with columns that are no numbers yet.
 
-    It has what `fgmp.estimators.clients.RawClients` names. Rows of weight zero are left out: they
-    need not fit the encoding.
+    A fit with an encoding calls `levels`, `statistics` and `encoded` of its clients, over Flower
+    too. Rows of weight zero are left out: they need not fit the encoding.
 
     Parameters
     ----------
@@ -289,7 +289,7 @@ class RawTableClients:
         self._loss = loss
 
     def levels(self) -> list[Mapping[int, Sequence[str]]]:
-        """Return the levels that occur."""
+        """Return the levels of the categories that clients have to agree on, of each client."""
         return [self._rows.X.levels()]
 
     def statistics(self, levels: Mapping[int, Sequence[str]]) -> FederatedTable:

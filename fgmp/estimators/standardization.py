@@ -24,7 +24,7 @@ def agree_on_encoding(
     Parameters
     ----------
     session : Session
-        With the clients of `RawClients.statistics`.
+        With the clients of `RawTableClients.statistics`.
     plan : EncodingPlan
         What is known beforehand.
     levels : mapping of int to sequence of str

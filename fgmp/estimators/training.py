@@ -147,7 +147,7 @@ def fit_clients(
     ----------
     model : FedGradMPRegressor or FedGradMPClassifier
     clients : FitClients
-        The clients; `RawClients`, too, with categories or ``missing="indicator"``.
+        The clients; with categories or ``missing="indicator"`` as `RawTableClients`.
     groups : sequence of str
         Their names.
     names : sequence of str
@@ -188,7 +188,7 @@ def _fit_clients(
 ) -> None:
     """Fit the model, set the fitted attributes, and give advice.
 
-    With a plan of an encoding clients are `RawClients`, who agree on it first, and else
+    With a plan of an encoding clients are as `RawTableClients`, who agree on it first, and else
     `FitClients`.
     """
     if plan is None:
