@@ -73,9 +73,7 @@ def _unit_of_strengths(model: FitParameters, clients: FitClients) -> float:
 def aggregator_of(model: FitParameters) -> Aggregator | None:
     """Return the aggregator: the mean, a secure sum, or noise, which allows no exact sums."""
     if model.private is None:
-        if not model.secure:
-            return None
-        return SecureSum(ledger=Ledger(), sessions=Sessions())
+        return SecureSum(ledger=Ledger(), sessions=Sessions()) if model.secure else None
     asks_exact_sums = {
         "standardize": bool(model.standardize),
         "fit_intercept": bool(model.fit_intercept),
