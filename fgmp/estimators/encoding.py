@@ -683,8 +683,8 @@ def _numbers_of(name: str, column: Array) -> Array:
         return read_numbers(f"column {name!r}", column).astype(np.float64)
     except (TypeError, ValueError):
         known = (value for value in column.tolist() if not is_missing(value))
-        kinds = [type(value).__name__ for value in known if not isinstance(value, (Real, Decimal))]
+        kinds = (type(value).__name__ for value in known if not isinstance(value, (Real, Decimal)))
         raise ValueError(
-            f"could not convert column {name!r} of X to float: it holds a {(*kinds, 'date')[0]}. "
+            f"could not convert column {name!r} of X to float: it holds a {next(kinds, 'date')}. "
             f"{WHERE_KINDS_BELONG}"
         ) from None
