@@ -19,7 +19,7 @@ from sklearn.metrics import (
 
 import fgmp
 from fgmp.datasets import heart_disease
-from fgmp.estimators.calibration import concordant_pairs, count_pairs
+from fgmp.estimators.calibration import count_pairs
 from fgmp.estimators.performance_sums import ClientPerformance
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
@@ -370,17 +370,17 @@ def test_pairs_with_ties_count_half():
     np.testing.assert_allclose(pairs.variance, variance)
 
 
-def test_pairs_of_many_predictors_are_those_of_each():
-    """With weights, ties, and rows whose last bits differ; without an event there is no pair."""
+def test_pairs_have_the_weights_of_both_rows():
+    """With ties, and rows whose last bits differ; without an event there is no pair."""
     rng = np.random.default_rng(0)
-    exact = rng.integers(-3, 4, (60, 4)) / 3
-    rounded = exact * (1 + rng.choice([-1, 0, 1], (60, 4)) * np.finfo(float).eps)
+    exact = rng.integers(-3, 4, 60) / 3
+    rounded = exact * (1 + rng.choice([-1, 0, 1], 60) * np.finfo(float).eps)
     y = rng.random(60) < 0.4
     w = rng.uniform(0.5, 2, 60)
-    areas = concordant_pairs(rounded, y, w) / (w[y].sum() * w[~y].sum())
-    expected = [roc_auc_score(y, column, sample_weight=w) for column in exact.T]
-    np.testing.assert_allclose(areas, expected, rtol=1e-12)
-    assert not concordant_pairs(rounded, y & ~y, w).any()
+    pairs = count_pairs(rounded, y, w)
+    expected = roc_auc_score(y, exact, sample_weight=w)
+    np.testing.assert_allclose(pairs.n_concordant / pairs.n_pairs, expected, rtol=1e-12)
+    assert count_pairs(rounded, y & ~y, w)[:2] == (0, 0)
 
 
 def test_separated_classes_have_no_slope():

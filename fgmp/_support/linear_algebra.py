@@ -440,7 +440,9 @@ def block_hessian(
 
 def inner(left: Array, right: Array) -> float:
     """Return the inner product in float64: products of float32 might overflow or vanish."""
-    return float(left.reshape(-1).astype(np.float64) @ right.reshape(-1).astype(np.float64))
+    left = left.reshape(-1).astype(np.float64, copy=False)
+    right = right.reshape(-1).astype(np.float64, copy=False)
+    return float(left @ right)
 
 
 def newton_length(moved: Array, before: Array, hessian: Array, step: Array) -> float:
@@ -463,8 +465,8 @@ def newton_length(moved: Array, before: Array, hessian: Array, step: Array) -> f
     if not min(curvature, curvature_before, squared) > 0:
         return 1.0
     along = inner(moved, hessian @ step) / squared
-    c = min(along * np.log(curvature_before / curvature), _MOST_FALL)
-    return float(-np.log1p(-c) / c) if abs(c) > _LEAST_FALL else 1.0
+    c = min(along * math.log(curvature_before / curvature), _MOST_FALL)
+    return -math.log1p(-c) / c if abs(c) > _LEAST_FALL else 1.0
 
 
 def matching_pursuit(

@@ -18,17 +18,16 @@ from scipy.special import logsumexp
 from .._support.ties import with_exact_ties
 from ..losses import Expansion, GLMLoss, LogisticLoss
 from ..sparse_model import Array
+from .damped_newton import SecondOrders, minimise
 
 # A line is fitted once a Newton step promises less than this, in the mean loss of a row; the step
 # is taken all the same, and squares what is left.
 _LEAST_DECREMENT = 1e-12
-_MAX_STEPS = 60
-_MAX_HALVINGS = 30
 # Less curvature than this, in standardized predictors, is rounding: the classes are separated, and
 # the line has no bound.
-_LEAST_CURVATURE = 1e-9
-# Of its error: what a calibration intercept of zero may differ from zero.
-_ROUNDING_OF_INTERCEPTS = 1e-6
+_LEAST_CURVATURE = 1e-10
+# Of its error: what a coefficient of zero may differ from zero.
+_ROUNDING_OF_ZEROS = 1e-6
 # Of the largest prediction: what the order of the terms of a sum may change.
 _LAST_BITS = 64 * float(np.finfo(np.float64).eps)
 
@@ -146,28 +145,6 @@ def count_pairs(
     return Pairs(n_pairs, concordant, of_events + of_others)
 
 
-def concordant_pairs(predictors: Array, is_event: Array, weights: Array) -> Array:
-    """Return for each column of predictors what `count_pairs` has as `n_concordant`.
-
-    Parameters
-    ----------
-    predictors : ndarray, shape (n_rows, n_columns)
-    is_event : ndarray of bool, shape (n_rows,)
-    weights : ndarray, shape (n_rows,)
-    """
-    rounding = _LAST_BITS * float(np.abs(predictors).max())
-    equal = with_exact_ties(predictors.reshape(-1), rounding).reshape(predictors.shape)
-    of_events = np.where(is_event, weights, 0.0)
-    of_others = weights - of_events
-    counts = np.zeros(predictors.shape[1])
-    # Of equal rows the event is above the other one in one of the two orders.
-    for is_last in (is_event, ~is_event):
-        order = np.lexsort((np.broadcast_to(is_last[:, None], equal.shape), equal), axis=0)
-        below = np.cumsum(of_others[order], axis=0)
-        counts += (of_events[order] * below).sum(axis=0) / 2
-    return counts
-
-
 def _count_below(rows: Array, others: Array) -> Array:
     """Return the weight of the others that is below each row; that of equal ones counts half."""
     order = np.argsort(others[0], kind="stable")
@@ -220,23 +197,8 @@ def scaled(outcome: Outcome, centre: float, unit: float) -> Scaled:
     return Scaled(outcome, np.column_stack([np.ones(len(column)), column]))
 
 
-class LineSums(NamedTuple):
-    """The mean loss of lines, with its derivatives in their k coefficients, for q outcomes.
-
-    Attributes
-    ----------
-    values : ndarray, shape (q,)
-    gradients : ndarray, shape (q, k)
-    hessians : ndarray, shape (q, k, k)
-    """
-
-    values: Array
-    gradients: Array
-    hessians: Array
-
-
-def line_sums(scale: Scaled, line: Array) -> LineSums:
-    """Return the sums of one outcome (q = 1) at a line.
+def line_sums(scale: Scaled, line: Array, is_last: bool) -> SecondOrders:
+    """Return the mean loss of one outcome at a line, with its derivatives in the coefficients.
 
     Parameters
     ----------
@@ -244,99 +206,59 @@ def line_sums(scale: Scaled, line: Array) -> LineSums:
         The outcome.
     line : ndarray, shape (1,) or (2,)
         The intercept beside the predictor itself, or the intercept and the slope.
+    is_last : bool
+        Whether Pearson's chi-squared of a row stands in place of the loss, if targets are numbers
+        or counts. Far from the minimiser it may be beyond the range of masks.
     """
-    _, targets, loss, weights, _ = scale.outcome
+    predictor, targets, loss, weights, _ = scale.outcome
     n_rows = len(targets)
     columns = np.ones((n_rows, 1)) if len(line) == 1 else scale.columns
-    fitted = _fitted(scale, line)
-    gradient = columns.T @ (weights * loss.derivative(fitted, targets)) / n_rows
-    curvatures = weights * loss.curvature(fitted, targets, np.ones(n_rows))
-    hessian = columns.T @ (curvatures[:, None] * columns) / n_rows
-    value = scale.outcome.mean(loss.values(fitted, targets))
-    return LineSums(np.array([value]), gradient[None], hessian[None])
-
-
-def _fitted(scale: Scaled, line: Array) -> Array:
-    """Return the predictions of a line."""
-    return scale.outcome.predictor + line[0] if len(line) == 1 else scale.columns @ line
-
-
-def chi_squared_of_line(scale: Scaled, line: Array) -> float:
-    """Return the mean of Pearson's chi-squared of a row of one outcome about a line."""
-    _, targets, loss, weights, _ = scale.outcome
-    return mean_chi_squared(loss.expansion(_fitted(scale, line), targets), weights)
+    fitted = predictor + line[0] if len(line) == 1 else columns @ line
+    expansion = loss.expansion(fitted, targets)
+    curvatures = weights * expansion.curvature(np.ones(n_rows))
+    value = scale.outcome.mean(expansion.values)
+    if is_last and loss.class_labels is None:
+        value = mean_chi_squared(expansion, weights)
+    return SecondOrders(
+        values=np.array([value]),
+        gradients=(columns.T @ (weights * expansion.derivative) / n_rows)[None],
+        hessians=(columns.T @ (curvatures[:, None] * columns) / n_rows)[None],
+    )
 
 
 def _fit_lines(
-    evaluate: Callable[[Array], LineSums],
-    chi_squared: Callable[[Array], Array],
-    start: Array,
-    loss: GLMLoss,
-    n_rows: float,
+    evaluate: Callable[[Array, bool], SecondOrders], start: Array, loss: GLMLoss, n_rows: float
 ) -> tuple[Array, Array]:
     """Return the last coefficients of lines that minimise a convex loss, and their standard errors.
 
-    Newton steps are halved if they fail. What has no minimiser is nan.
+    What has no minimiser is nan.
 
     Parameters
     ----------
-    evaluate, chi_squared, loss, n_rows
+    evaluate, loss, n_rows
         As in `calibrations`.
     start : ndarray, shape (q, k)
         Where the steps begin.
     """
-    lines = start
-    sums = evaluate(lines)
-    is_done = np.zeros(len(lines), bool)
-    for _ in range(_MAX_STEPS):
-        steps, is_flat = _newton_steps(sums)
-        if (is_done | is_flat).all():
-            break
-        is_done = np.sum(steps * sums.gradients, axis=1) <= _LEAST_DECREMENT
-        lines, sums = _descend(evaluate, lines, sums, steps)
+    q, k = start.shape
 
-    exists = is_done & ~is_flat
+    def steps(points: Array) -> SecondOrders:
+        return evaluate(points, False)
+
+    lines, _, exists = minimise(steps, start, _LEAST_DECREMENT, _LEAST_CURVATURE)
     coefficients = np.where(exists, lines[:, -1], np.nan)
-    variances = np.full(len(lines), np.nan)
-    variances[exists] = np.linalg.inv(sums.hessians[exists])[:, -1, -1] / n_rows
-    if loss.class_labels is not None:
-        return coefficients, np.sqrt(variances)
-    of_rows = 2 * sums.values
-    # It is evaluated once, at the end: far from the minimiser it may be beyond the range of masks.
-    if loss.has_count_targets and exists.all():
-        of_rows = chi_squared(lines)
-    degrees_of_freedom = n_rows - lines.shape[1]
-    if degrees_of_freedom <= 0:
-        return coefficients, np.full(len(lines), np.nan)
-    dispersions = n_rows * of_rows / degrees_of_freedom
-    return coefficients, np.sqrt(dispersions * variances)
+    errors = np.full(q, np.nan)
+    if not exists.any():
+        return coefficients, errors
 
-
-def _newton_steps(sums: LineSums) -> tuple[Array, Array]:
-    """Return inverse Hessians times gradients, and a mask of the outcomes without curvature."""
-    diagonals = np.diagonal(sums.hessians, axis1=1, axis2=2)
-    scales = 1 / np.sqrt(np.where(diagonals > 0, diagonals, 1))
-    of_unit_curvature = sums.hessians * scales[:, :, None] * scales[:, None, :]
-    inverses = np.linalg.pinv(of_unit_curvature, rcond=_LEAST_CURVATURE, hermitian=True)
-    steps = scales * np.einsum("qij,qj->qi", inverses, scales * sums.gradients)
-
-    least = np.linalg.eigvalsh(of_unit_curvature)[:, 0]
-    is_flat = (diagonals.min(axis=1) <= _LEAST_CURVATURE) | (least <= _LEAST_CURVATURE)
-    return np.asarray(steps), np.asarray(is_flat)
-
-
-def _descend(
-    evaluate: Callable[[Array], LineSums], lines: Array, sums: LineSums, steps: Array
-) -> tuple[Array, LineSums]:
-    """Return the lines after a step, with their sums; steps that raise a loss are halved."""
-    rounding = 1e-12 * (1 + np.abs(sums.values))
-    for _ in range(_MAX_HALVINGS):
-        reached = evaluate(lines - steps)
-        is_worse = ~(reached.values <= sums.values + rounding)
-        if not is_worse.any():
-            return lines - steps, reached
-        steps = np.where(is_worse[:, None], steps / 2, steps)
-    return lines, sums
+    at_end = evaluate(lines, True)
+    errors[exists] = np.sqrt(np.linalg.inv(at_end.hessians[exists])[:, -1, -1] / n_rows)
+    if loss.class_labels is None:
+        dispersions = n_rows * at_end.values / (n_rows - k) if n_rows > k else np.nan
+        errors = errors * np.sqrt(dispersions)
+    # Of groups with intercepts of their own it is zero on the rows of the fit, and then rounding.
+    is_zero = np.abs(coefficients) <= _ROUNDING_OF_ZEROS * errors
+    return np.where(is_zero, 0, coefficients), errors
 
 
 def calibrate(outcome: Outcome) -> Array:
@@ -347,21 +269,17 @@ def calibrate(outcome: Outcome) -> Array:
     unit = deviation if deviation > 0 else 1.0
     scale = scaled(outcome, centre, unit)
 
-    def evaluate(lines: Array) -> LineSums:
-        return line_sums(scale, lines[0])
-
-    def chi_squared(lines: Array) -> Array:
-        return np.array([chi_squared_of_line(scale, lines[0])])
+    def evaluate(lines: Array, is_last: bool) -> SecondOrders:
+        return line_sums(scale, lines[0], is_last)
 
     centres = np.array([centre])
     units = np.array([unit])
     n_rows = float(outcome.counted.sum())
-    return calibrations(evaluate, chi_squared, outcome.loss, centres, units, n_rows)[0]
+    return calibrations(evaluate, outcome.loss, centres, units, n_rows)[0]
 
 
 def calibrations(
-    evaluate: Callable[[Array], LineSums],
-    chi_squared: Callable[[Array], Array],
+    evaluate: Callable[[Array, bool], SecondOrders],
     loss: GLMLoss,
     centres: Array,
     units: Array,
@@ -371,11 +289,9 @@ def calibrations(
 
     Parameters
     ----------
-    evaluate : callable (lines) -> LineSums
-        The sums of outcomes that are `scaled`, at lines of shape (q, k): an intercept beside the
-        slope 1, or an intercept and a slope. It may ask clients on other machines.
-    chi_squared : callable (lines) -> ndarray, shape (q,)
-        The mean of Pearson's chi-squared of a row, for counts.
+    evaluate : callable (lines, is_last) -> SecondOrders
+        The `line_sums` of outcomes that are `scaled`, at lines of shape (q, k): an intercept beside
+        the slope 1, or an intercept and a slope. It may ask clients on other machines.
     loss : GLMLoss
         Of the outcomes: numbers have a residual variance, counts a dispersion, and labels 1.
     centres, units : ndarray, shape (q,)
@@ -387,19 +303,18 @@ def calibrations(
     -------
     ndarray, shape (q, 4)
     """
-    ones = np.ones(len(centres))
-    start = np.column_stack([centres, units])  # the line that is the predictor itself
-    intercept_units = ones
+    no_shift = np.zeros((len(units), 1))
+    # The line that is the predictor itself. Predictors of numbers are in the units already.
+    identity = np.column_stack([centres, units])
+    intercept_units = np.ones_like(units)
     slope_units = 1 / units
-    if loss.is_quadratic:  # predictors are in the units already
-        start = np.column_stack([0 * ones, ones])
+    if loss.is_quadratic:
+        identity = np.column_stack([0 * units, intercept_units])
         intercept_units = units
-        slope_units = ones
+        slope_units = np.ones_like(units)
 
-    no_shift = np.zeros((len(ones), 1))
-    intercepts, errors = _fit_lines(evaluate, chi_squared, no_shift, loss, n_rows)
-    slopes, slope_errors = _fit_lines(evaluate, chi_squared, start, loss, n_rows)
-    # Of groups with intercepts of their own it is zero on the rows of the fit, and then rounding.
-    intercepts = np.where(np.abs(intercepts) <= _ROUNDING_OF_INTERCEPTS * errors, 0, intercepts)
-    of_shifts = [intercepts * intercept_units, errors * intercept_units]
-    return np.column_stack([*of_shifts, slopes * slope_units, slope_errors * slope_units])
+    columns = []
+    for start, unit in [(no_shift, intercept_units), (identity, slope_units)]:
+        coefficients, errors = _fit_lines(evaluate, start, loss, n_rows)
+        columns += [coefficients * unit, errors * unit]
+    return np.column_stack(columns)

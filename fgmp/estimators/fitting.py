@@ -48,9 +48,9 @@ from .settings import FitSettings
 from .standardization import StandardizationStats, standardization_stats, unstandardized
 from .unit_check import UnusualColumn, compare_units
 
-# A common intercept that a fit goes on from is not better than this part of it: its error is about
-# the square.
-_ROUGHLY = 0.05
+# The last step of a common intercept that a fit goes on from promises no less, in the mean loss of a
+# row: it is 0.05 or more, and what is left is about the square.
+_ROUGHLY = 5e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,7 +286,7 @@ def _conclude(session: Session, rows: Transport, start: _Start, choice: _Choice)
         nearby = start.paths.start(settings, choice.C, choice.sparsity).model
         table = start.stats.standardization.to_original_units(nearby)
         nearly = partial(common_intercept, clients=rows, stats=start.stats, table=table)
-        refit.append(partial(nearly, start=level, settled=_ROUGHLY))
+        refit.append(partial(nearly, start=level, tolerance=_ROUGHLY))
     refitted, *nearly_common = session.together(refit)
     if nearly_common:
         ((_, level),) = nearly_common

@@ -10,18 +10,18 @@ import numpy as np
 from ..data import Client
 from ..losses import GLMLoss
 from ..method import Transport
-from ..shared_support.newton import SecondOrder
 from ..sparse_model import Array, SparseModel
 from .client_sums import ClientSums, State, Sum
+from .damped_newton import SecondOrders
 from .profiled_loss import RIDGE, best_shift, intercept_of_rows, mean_loss
 from .session import Session
 from .small_cells import Counts
 from .standardization import StandardizationStats
 from .weighted_loss import WeightedTargets
 
-# A Newton step of the common intercept below this part of it is the last: each is a message, and
-# its error is about its square.
-_SETTLED = 1e-4
+# The last Newton step of the common intercept promises less, in the mean loss of a row: it is 1e-4
+# or more, each step is a message, and what is left is about the square.
+_SETTLED = 2e-8
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,11 @@ class CommonIntercept(ClientSums):
         """Return the value, the gradient and the Hessian of the mean loss of a client."""
         model, intercept = message
         z = client.predictions(model).reshape(client.n_samples, -1) + intercept
-        found = mean_loss(client.loss, z, client.targets)
-        return np.concatenate([[found.value], found.gradient, found.hessian.reshape(-1)])
+        return mean_loss(client.loss, z, client.targets).packed()[0]
 
-    def pooled(self, state: State) -> SecondOrder:
+    def pooled(self, state: State) -> SecondOrders:
         """Return what the sums stand for."""
-        gradient, hessian = np.split(state[-1][1:], [self.n_outputs])
-        return SecondOrder(float(state[-1][0]), gradient, hessian.reshape(self.n_outputs, -1))
+        return SecondOrders.unpacked(state[-1][None], self.n_outputs)
 
 
 def intercepts_by_newton(
@@ -145,21 +143,21 @@ def common_intercept(
     stats: StandardizationStats,
     table: Array,
     start: Array,
-    settled: float = _SETTLED,
+    tolerance: float = _SETTLED,
 ) -> tuple[Array, Array]:
     """Return the intercept that is best for all rows, and the prediction for the means with it.
 
-    Parameters are those of `intercepts_by_newton`, and `settled` as in `best_shift`.
+    Parameters are those of `intercepts_by_newton`, and `tolerance` as in `best_shift`.
     """
     settings = session.settings
     method = CommonIntercept(settings.n_outputs)
     model = SparseModel.of(table[1:])
     at_means = (stats.means[: settings.n_features] @ table[1:]).reshape(-1)
 
-    def at(intercept: Array) -> SecondOrder:
+    def at(intercept: Array) -> SecondOrders:
         return method.pooled(session.query(method, clients, (model, intercept)))
 
-    b, _ = best_shift(at, start - at_means, RIDGE, settings.loss, settled)
+    b, _ = best_shift(at, start - at_means, RIDGE, settings.loss, tolerance)
     return b, b + at_means
 
 

@@ -17,9 +17,10 @@ from .._support.validation import check_option
 from ..losses import GLMLoss, LogisticLoss
 from ..sparse_model import Array, SparseModel
 from .advice import advise_on_intercepts
-from .calibration import LineSums, calibrations
+from .calibration import calibrations
 from .client_sums import ROUNDING_OF_SHARES, State
 from .clients import FitClients
+from .damped_newton import SecondOrders
 from .defaults import aggregator_of, settings_of
 from .federated_table import FederatedTable, Rows
 from .fitted import LinearModel, words_on_features
@@ -28,7 +29,6 @@ from .inputs import targets_of_rows, validated, weights_of_rows
 from .performance_sums import (
     MEASURES,
     CalibrationSums,
-    ChiSquaredSums,
     ClientPerformance,
     PooledPerformance,
     PredictionUnits,
@@ -314,12 +314,8 @@ def _of_all_rows(
         return np.full((1, n_outcomes, len(MEASURES[type(loss)])), np.nan), 0.0
 
     # Each Newton step of a calibration is one more exchange.
-    def evaluate(lines: Array) -> LineSums:
-        question = CalibrationSums(n_outcomes, min_rows, lines.shape[1])
-        return question.line_sums(session.query(question, rows, (*message, lines)))
-
-    def chi_squared(lines: Array) -> Array:
-        question = ChiSquaredSums(n_outcomes, min_rows)
+    def evaluate(lines: Array, is_last: bool) -> SecondOrders:
+        question = CalibrationSums(n_outcomes, min_rows, lines.shape[1], is_last)
         return question.pooled(session.query(question, rows, (*message, lines)))
 
     of_outcomes = loss if loss.class_labels is None else LogisticLoss()
@@ -328,7 +324,7 @@ def _of_all_rows(
         _pooled_measures(one, of_outcomes, centre, unit, share * n_rows)
         for one, centre, unit in zip(sums, centres, units, strict=True)
     ]
-    lines = calibrations(evaluate, chi_squared, of_outcomes, centres, units, n_counted)
+    lines = calibrations(evaluate, of_outcomes, centres, units, n_counted)
     table = np.column_stack([measures, lines])
     table[np.isnan(table[:, 0])] = np.nan
     return table[None], share

@@ -24,13 +24,10 @@ from ..data import Client
 from ..losses import GLMLoss, LogisticLoss, Loss, PoissonLoss, SoftmaxLoss, SquaredLoss
 from ..sparse_model import Array
 from .calibration import (
-    LineSums,
     Outcome,
     Pairs,
     Scaled,
     calibrate,
-    chi_squared_of_line,
-    concordant_pairs,
     count_pairs,
     line_sums,
     outcomes_of,
@@ -46,6 +43,7 @@ from .client_sums import (
     log_roots,
     powers_of_two,
 )
+from .damped_newton import SecondOrders
 from .session import share_of
 from .small_cells import Counts, has_few_rows
 from .weighted_loss import split_weights
@@ -330,10 +328,9 @@ class HeldOutPairs(HeldOutLosses):
         targets, _, loss = split_weights(client)
         if not len(predictors) or has_few_rows(loss, targets, self.min_rows):
             return np.zeros(self.n_models + 1)
-        is_event = targets > 0
-        concordant = concordant_pairs(predictors, is_event, weights)
-        n_pairs = weights[is_event].sum() * weights[~is_event].sum()
-        return np.append(concordant, n_pairs) * share_of(client, self.shares, self.n_rows)
+        pairs = [count_pairs(column, targets > 0, weights) for column in predictors.T]
+        numbers = np.array([*(one.n_concordant for one in pairs), pairs[0].n_pairs])
+        return numbers * share_of(client, self.shares, self.n_rows)
 
 
 @dataclass(frozen=True)
@@ -344,12 +341,17 @@ class CalibrationSums(OfPredictions):
     ----------
     n_coefficients : int
         1 for an intercept beside the slope 1, 2 for an intercept and a slope.
+    is_last : bool
+        As in `line_sums`.
     """
 
     n_coefficients: int
+    is_last: bool
 
     description: ClassVar[str] = "calibration of the model on all rows"
-    form: ClassVar[str] = "loss, gradient and Hessian of a calibration line"
+    form: ClassVar[str] = (
+        "loss, gradient and Hessian of a calibration line; of counts Pearson's chi-squared about it"
+    )
 
     def sums(self) -> Sequence[Sum]:
         """Return one sum, of values, gradients and Hessians, and ones."""
@@ -358,39 +360,14 @@ class CalibrationSums(OfPredictions):
 
     def derivatives(self, client: Client, message: State) -> Array:
         """Return the sums of a client at the lines of the message."""
-        rows = []
-        for scale, line in zip(self.scaled_outcomes(client, message), message[4], strict=True):
-            parts = line_sums(scale, line)
-            rows.append(np.concatenate([part.reshape(-1) for part in parts]))
-        return _with_ones(np.array(rows))
+        parts = zip(self.scaled_outcomes(client, message), message[4], strict=True)
+        sums = [line_sums(scale, line, self.is_last).packed() for scale, line in parts]
+        return _with_ones(np.vstack(sums))
 
-    def line_sums(self, state: State) -> LineSums:
+    def pooled(self, state: State) -> SecondOrders:
         """Return the means over the rows that are measured."""
-        k = self.n_coefficients
         sums, _ = _means_of_measured(state[-1], self.n_outcomes)
-        return LineSums(sums[:, 0], sums[:, 1 : 1 + k], sums[:, 1 + k :].reshape(-1, k, k))
-
-
-@dataclass(frozen=True)
-class ChiSquaredSums(OfPredictions):
-    """Pearson's chi-squared of counts about a calibration line, for the dispersion."""
-
-    description: ClassVar[str] = "dispersion of counts about their calibration"
-    form: ClassVar[str] = "Pearson's chi-squared"
-
-    def sums(self) -> Sequence[Sum]:
-        """Return one sum, of one number and a one."""
-        return [Sum(self.chi_squared, (self.n_outcomes, 2))]
-
-    def chi_squared(self, client: Client, message: State) -> Array:
-        """Return the mean of a client at the line of the message."""
-        (scale,) = self.scaled_outcomes(client, message)
-        (line,) = message[4]
-        return _with_ones(np.array([[chi_squared_of_line(scale, line)]]))
-
-    def pooled(self, state: State) -> Array:
-        """Return the mean over the rows that are measured, shape (1,)."""
-        return _means_of_measured(state[-1], self.n_outcomes).means[:, 0]
+        return SecondOrders.unpacked(sums, self.n_coefficients)
 
 
 def pairs_of(outcome: Outcome) -> Pairs:

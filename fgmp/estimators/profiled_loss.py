@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import wrightomega
 
-from .._support.linear_algebra import newton_length
 from ..losses import Expansion, GLMLoss, Loss
-from ..shared_support.newton import SecondOrder
 from ..sparse_model import Array
+from .damped_newton import SecondOrders, minimise
 from .wrapped_loss import WrappedLoss
 
 # Weight of b^2 / 2 beside the mean loss. It keeps b within about 25 where a client has rows of one
@@ -33,11 +33,12 @@ _LEAST_CURVATURE = 100.0
 # A margin of a move of length one that is larger is more than rounding.
 _WELL_AHEAD = 1e-3
 
-_MOST_STEPS = 100
-_MOST_HALVINGS = 60
-_SETTLED = 1e-8
-# An objective that is lower by less than this number of roundings has not been lowered.
-_ROUNDINGS = 16
+# The last step of an intercept promises less, in the mean loss of a row: it is some 1e-7, and
+# what is left is about the square.
+_SETTLED = 1e-14
+# Counts are expected as far below the largest prediction: they then vanish beside those observed,
+# and cancel none of their digits.
+_FAR_BELOW = 30.0
 
 
 class OwnIntercept(NamedTuple):
@@ -56,15 +57,15 @@ class OwnIntercept(NamedTuple):
     is_finite: bool
 
 
-def mean_loss(loss: Loss, predictions: Array, targets: Array) -> SecondOrder:
+def mean_loss(loss: Loss, predictions: Array, targets: Array) -> SecondOrders:
     """Return the mean loss to second order in a shift, for predictions of shape (n, n_outputs)."""
-    n_outputs = predictions.shape[1]
-    in_shape = predictions.reshape(predictions.shape if n_outputs > 1 else len(predictions))
+    n_rows, n_outputs = predictions.shape
+    in_shape = predictions.reshape(predictions.shape if n_outputs > 1 else n_rows)
     expansion = loss.expansion(in_shape, targets)
-    return SecondOrder(
-        value=float(expansion.values.mean()),
-        gradient=expansion.derivative.reshape(-1, n_outputs).mean(axis=0),
-        hessian=_row_curvatures(expansion).mean(axis=0),
+    return SecondOrders(
+        values=expansion.values.sum(keepdims=True) / n_rows,
+        gradients=expansion.derivative.reshape(1, n_rows, n_outputs).sum(axis=1) / n_rows,
+        hessians=_row_curvatures(expansion)[None].sum(axis=1) / n_rows,
     )
 
 
@@ -73,19 +74,19 @@ def _row_curvatures(expansion: Expansion) -> Array:
     derivative = expansion.derivative
     n_rows = len(derivative)
     n_outputs = derivative.reshape(n_rows, -1).shape[1]
-    columns = []
+    curvatures = np.empty((n_rows, n_outputs, n_outputs), derivative.dtype)
     for output in range(n_outputs):
         direction = np.zeros((n_rows, n_outputs), derivative.dtype)
         direction[:, output] = 1
         product = expansion.curvature(direction.reshape(derivative.shape))
-        columns.append(product.reshape(n_rows, n_outputs))
-    return np.stack(columns, axis=2)
+        curvatures[:, :, output] = product.reshape(n_rows, n_outputs)
+    return curvatures
 
 
 def own_intercept(
     loss: GLMLoss, predictions: Array, targets: Array, ridge: float = RIDGE
 ) -> OwnIntercept:
-    """Return the minimiser b of mean_j l(z_j + b, y_j) + ridge ||b||^2 / 2, by Newton's method.
+    """Return the minimiser b of mean_j l(z_j + b, y_j) + ridge ||b||^2 / 2.
 
     It is computed in float64.
 
@@ -101,33 +102,31 @@ def own_intercept(
         Above 0.
     """
     z = predictions.astype(np.float64).reshape(len(predictions), -1)
-    b = np.zeros(z.shape[1])
-    if loss.class_labels is None:
-        # With the canonical link l' is the expected target minus the target: counts may be large,
-        # and Newton steps from zero would be many.
-        at_one = np.full(len(z), loss.link(np.ones(1)))
-        mean = 1 - float(loss.derivative(at_one, targets).mean())
-        b[:] = loss.link(np.array([max(mean, ridge)]))
+    start = np.zeros(z.shape[1])
+    if loss.has_count_targets:
+        start -= z.max() + _FAR_BELOW
 
-    def at(shift: Array) -> SecondOrder:
+    def at(shift: Array) -> SecondOrders:
         return mean_loss(loss, z + shift, targets)
 
-    b, last = best_shift(at, b, ridge, loss)
-    return OwnIntercept(b, _is_determined(last.hessian, loss, ridge))
+    b, curvature = best_shift(at, start, ridge, loss)
+    return OwnIntercept(b, curvature > _LEAST_CURVATURE * ridge)
 
 
 def best_shift(
-    at: Callable[[Array], SecondOrder],
+    at: Callable[[Array], SecondOrders],
     start: Array,
     ridge: float,
     loss: GLMLoss,
-    settled: float = _SETTLED,
-) -> tuple[Array, SecondOrder]:
-    """Return the shift b that minimises a mean loss plus ridge ||b||^2 / 2, by Newton's method.
+    tolerance: float = _SETTLED,
+) -> tuple[Array, float]:
+    """Return the shift b that minimises a mean loss plus ridge ||b||^2 / 2, and the curvature.
+
+    For counts it follows from one evaluation, and for labels from the steps of `minimise`.
 
     Parameters
     ----------
-    at : callable (b) -> SecondOrder
+    at : callable (b) -> SecondOrders
         The mean loss to second order, which may be a sum over clients on other machines.
     start : ndarray, shape (n_outputs,)
         Where the steps begin.
@@ -136,39 +135,48 @@ def best_shift(
     loss : GLMLoss
         If it does not change when the same number is added to all entries of b, the sum of these is
         that of the start.
-    settled : float
-        A step below this part of the intercept is the last: its error is about its square.
+    tolerance : float
+        As in `minimise`.
 
     Returns
     -------
-    tuple of ndarray and SecondOrder
-        b, and the last of the mean losses that were computed.
+    tuple of ndarray and float
+        b, and the least curvature there in a direction that matters to the loss.
     """
-    b = start
-    current = at(b)
-    moved = np.zeros_like(b)
-    before = np.eye(len(b))
-    for _ in range(_MOST_STEPS):
-        hessian = current.hessian + ridge * np.eye(len(b))
-        if loss.has_count_targets and current.gradient[0] < current.hessian[0, 0]:
-            step = np.log1p(-current.gradient / current.hessian[0])  # exact, but for the ridge
-        else:
-            step = -np.linalg.solve(hessian, current.gradient + ridge * b)
-        if loss.is_shift_invariant:
-            # The gradient has rounding alone along that shift, and the ridge would magnify it.
-            step = step - step.mean()
-        if np.abs(step).max() <= settled * (1 + np.abs(b - start).max()):
-            return b + step, current
-        if not loss.has_count_targets:
-            step = step * newton_length(moved, before, hessian, step)
-        there, following = _damped(at, b, step, current, ridge)
-        if following is None:
-            break
-        moved = there - b
-        before = hessian
-        b = there
-        current = following
-    return b, current
+    if loss.has_count_targets:
+        b, observed = _shift_of_counts(at(start), start, ridge)
+        return b, observed
+
+    n_outputs = len(start)
+    penalty = ridge * np.eye(n_outputs)
+    if loss.is_shift_invariant:
+        # Along a shift of all outputs the gradient is rounding, which the ridge would magnify.
+        penalty += 1 / n_outputs
+
+    def evaluate(points: Array) -> SecondOrders:
+        (b,) = points
+        values, gradients, hessians = at(b)
+        return SecondOrders(
+            values + ridge * float(b @ b) / 2, gradients + ridge * b, hessians + penalty
+        )
+
+    (b,), sums, _ = minimise(evaluate, start[None], tolerance)
+    return b, float(np.linalg.eigvalsh(sums.hessians[0])[0])
+
+
+def _shift_of_counts(found: SecondOrders, start: Array, ridge: float) -> tuple[Array, float]:
+    """Return the b that minimises e e^b - y b + ridge b^2 / 2, and y.
+
+    e is the mean of what is expected with the shift 0, and y that of what is observed. The ridge
+    plays a part where next to nothing is observed.
+    """
+    expected = found.hessians[0, 0]
+    observed = float((expected - found.gradients[0])[0])
+    log_expected = np.log(expected) - start
+    if observed > _LEAST_CURVATURE * ridge:
+        return np.log(observed) - log_expected, observed
+    of_ridge = observed / ridge
+    return of_ridge - wrightomega(log_expected - np.log(ridge) + of_ridge), observed
 
 
 def intercept_of_rows(
@@ -178,33 +186,6 @@ def intercept_of_rows(
     level = predictions.mean(axis=0)
     own = own_intercept(loss, predictions - level, targets, ridge)
     return own._replace(values=own.values - level)
-
-
-def _damped(
-    at: Callable[[Array], SecondOrder], b: Array, step: Array, current: SecondOrder, ridge: float
-) -> tuple[Array, SecondOrder | None]:
-    """Return b after a step that does not raise the objective; None if rounding is left.
-
-    Where the loss is nearly zero its rounding is that of its terms, which are larger: there a step
-    that has to be halved, and gains nothing then, is rounding, too.
-    """
-    height = current.value + ridge * float(b @ b) / 2
-    rounding = _ROUNDINGS * np.finfo(np.float64).eps * abs(height)
-    for n_halvings in range(_MOST_HALVINGS):
-        there = b + step
-        following = at(there)
-        rise = following.value + ridge * float(there @ there) / 2 - height
-        if rise <= rounding:
-            is_rounding = n_halvings > 0 and rise >= -rounding
-            return (b, None) if is_rounding else (there, following)
-        step = step / 2
-    return b, None
-
-
-def _is_determined(hessian: Array, loss: GLMLoss, ridge: float) -> bool:
-    """Return whether the rows have curvature in all directions that matter to the loss."""
-    eigenvalues = np.linalg.eigvalsh(hessian)[int(loss.is_shift_invariant) :]
-    return bool(eigenvalues.min(initial=np.inf) > _LEAST_CURVATURE * ridge)
 
 
 @dataclass(frozen=True)
