@@ -48,8 +48,8 @@ from .settings import FitSettings
 from .standardization import StandardizationStats, standardization_stats, unstandardized
 from .unit_check import UnusualColumn, compare_units
 
-# The last step of a common intercept that a fit goes on from promises no less, in the mean loss of a
-# row: it is 0.05 or more, and what is left is about the square.
+# The last step of a common intercept that a fit goes on from promises less, in the mean loss of a
+# row: it is 0.1 or more, and what is left is about the square.
 _ROUGHLY = 5e-3
 
 
