@@ -10,6 +10,7 @@ a with b = 1, so that it says how much too low the predictions are on the whole 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -212,8 +213,8 @@ def line_sums(scale: Scaled, line: Array, is_last: bool) -> SecondOrders:
     """
     predictor, targets, loss, weights, _ = scale.outcome
     n_rows = len(targets)
-    columns = np.ones((n_rows, 1)) if len(line) == 1 else scale.columns
-    fitted = predictor + line[0] if len(line) == 1 else columns @ line
+    columns = scale.columns[:, : len(line)]
+    fitted = columns @ line + (predictor if len(line) == 1 else 0)
     expansion = loss.expansion(fitted, targets)
     curvatures = weights * expansion.curvature(np.ones(n_rows))
     value = scale.outcome.mean(expansion.values)
@@ -227,7 +228,7 @@ def line_sums(scale: Scaled, line: Array, is_last: bool) -> SecondOrders:
 
 
 def _fit_lines(
-    evaluate: Callable[[Array, bool], SecondOrders], start: Array, loss: GLMLoss, n_rows: float
+    evaluate: Callable[[bool, Array], SecondOrders], start: Array, loss: GLMLoss, n_rows: float
 ) -> tuple[Array, Array]:
     """Return the last coefficients of lines that minimise a convex loss, and their standard errors.
 
@@ -241,17 +242,14 @@ def _fit_lines(
         Where the steps begin.
     """
     q, k = start.shape
-
-    def steps(points: Array) -> SecondOrders:
-        return evaluate(points, False)
-
+    steps = partial(evaluate, False)
     lines, _, exists = minimise(steps, start, _LEAST_DECREMENT, _LEAST_CURVATURE)
     coefficients = np.where(exists, lines[:, -1], np.nan)
     errors = np.full(q, np.nan)
     if not exists.any():
         return coefficients, errors
 
-    at_end = evaluate(lines, True)
+    at_end = evaluate(True, lines)
     errors[exists] = np.sqrt(np.linalg.inv(at_end.hessians[exists])[:, -1, -1] / n_rows)
     if loss.class_labels is None:
         dispersions = n_rows * at_end.values / (n_rows - k) if n_rows > k else np.nan
@@ -269,7 +267,7 @@ def calibrate(outcome: Outcome) -> Array:
     unit = deviation if deviation > 0 else 1.0
     scale = scaled(outcome, centre, unit)
 
-    def evaluate(lines: Array, is_last: bool) -> SecondOrders:
+    def evaluate(is_last: bool, lines: Array) -> SecondOrders:
         return line_sums(scale, lines[0], is_last)
 
     centres = np.array([centre])
@@ -279,7 +277,7 @@ def calibrate(outcome: Outcome) -> Array:
 
 
 def calibrations(
-    evaluate: Callable[[Array, bool], SecondOrders],
+    evaluate: Callable[[bool, Array], SecondOrders],
     loss: GLMLoss,
     centres: Array,
     units: Array,
@@ -289,7 +287,7 @@ def calibrations(
 
     Parameters
     ----------
-    evaluate : callable (lines, is_last) -> SecondOrders
+    evaluate : callable (is_last, lines) -> SecondOrders
         The `line_sums` of outcomes that are `scaled`, at lines of shape (q, k): an intercept beside
         the slope 1, or an intercept and a slope. It may ask clients on other machines.
     loss : GLMLoss

@@ -314,7 +314,7 @@ def _of_all_rows(
         return np.full((1, n_outcomes, len(MEASURES[type(loss)])), np.nan), 0.0
 
     # Each Newton step of a calibration is one more exchange.
-    def evaluate(lines: Array, is_last: bool) -> SecondOrders:
+    def evaluate(is_last: bool, lines: Array) -> SecondOrders:
         question = CalibrationSums(n_outcomes, min_rows, lines.shape[1], is_last)
         return question.pooled(session.query(question, rows, (*message, lines)))
 
