@@ -49,8 +49,8 @@ from .standardization import StandardizationStats, standardization_stats, unstan
 from .unit_check import UnusualColumn, compare_units
 
 # The last step of a common intercept that a fit goes on from promises less, in the mean loss of a
-# row: it is 0.1 or more, and what is left is about the square.
-_ROUGHLY = 5e-3
+# row: it is 0.05 or more, and what is left is about the square.
+_ROUGHLY = 6e-4
 
 
 @dataclass(frozen=True, eq=False)
