@@ -465,8 +465,8 @@ def newton_length(moved: Array, before: Array, hessian: Array, step: Array) -> f
     if not min(curvature, curvature_before, squared) > 0:
         return 1.0
     along = inner(moved, hessian @ step) / squared
-    c = min(along * math.log(curvature_before / curvature), _MOST_FALL)
-    return -math.log1p(-c) / c if abs(c) > _LEAST_FALL else 1.0
+    c = min(along * np.log(curvature_before / curvature), _MOST_FALL)
+    return float(-np.log1p(-c) / c) if abs(c) > _LEAST_FALL else 1.0
 
 
 def matching_pursuit(
