@@ -8,6 +8,9 @@ H_i at x_i, a step is
 where t_i is `newton_length`, which two Hessians tell, halved as long as some f_i rises. One
 evaluation serves all problems, so that over clients a step is one exchange. The steps end when each
 promises less than a tolerance: g_i' H_i^-1 g_i, twice what f_i falls by in its quadratic model.
+
+`NewtonOnSupport` is a method and no such function: its loop is that of the rounds, its state can be
+saved between any two messages, and it asks the clients whether classes are separated.
 """
 
 from __future__ import annotations
