@@ -123,9 +123,9 @@ class Kernel(NamedTuple):
 
     Attributes
     ----------
-    compute : (method, federation, derived, call, message, cohort) -> KernelUpdates, or None
-        `derived` is that of the `BackendRecord`. It returns None if Numba cannot compile it, and
-        has computed nothing then.
+    compute : (method, clients, call, message, cohort) -> KernelUpdates, or None
+        `clients` are the `fgmp.LocalClients` of the cohort. It returns None if Numba cannot compile
+        it, and has computed nothing then.
     steps : mapping of str to function
         What the class of a method must have under these names: the functions that `client_update`
         calls, as the kernel was written for them.

@@ -132,8 +132,7 @@ class LocalClients(Transport):
         """
         # A kernel replaces a bound method, whose object has the parameters.
         method = call.exchange.client_update.__self__  # type: ignore[attr-defined]
-        derived = self._record.derived
-        computed = kernel.compute(method, self.federation, derived, call, message, cohort)
+        computed = kernel.compute(method, self, call, message, cohort)
         if computed is None:
             return None
         self._record.compiled += len(cohort) - len(computed.unsolved)

@@ -41,12 +41,11 @@ from ..fedgradmp import FedGradMP
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from ..method import Call
 from ..selection import PerAtom, PerOutput
+from ..simulation import LocalClients
 from ..solvers import SGD, Exact, GradientDescent, solver_for
 from ..sparse_model import Array, IndexArray, SparseModel
 from .arguments import AtomProducts, CohortData, CountedEntries, Objective, Pursuit, RandomStream
 from .models import DenseModels, SparseModels
-
-Derived = dict[str, Array]  # what kernels keep until the end of a run, as in `BackendRecord`
 
 # The multiplications of a call below which one thread does it: to wake another takes as long.
 _FEW_MULTIPLICATIONS = 1e5
@@ -81,13 +80,26 @@ def _has_dense_rows(federation: Federation) -> bool:
     return isinstance(features, np.ndarray) and features.flags.c_contiguous
 
 
-# FedGradMP: Algorithm 1.
+# FedGradMP: Algorithms 1 and 2.
+
+_LABELS_AND_NUMBERS = (SquaredLoss, LogisticLoss, SoftmaxLoss)
 
 
-def solves_least_squares_in_orthonormal_atoms(method: FedGradMP, federation: Federation) -> bool:
-    """Return whether a method is Algorithm 1 with exact solutions and without a ball."""
+def has_compiled_solver(method: FedGradMP, federation: Federation) -> bool:
+    """Return whether there is a loop for the solver of a method, with its atoms, on these rows."""
+    solver = method.solver or solver_for(federation.loss)
+    if type(solver) is Exact:
+        return _solves_least_squares_in_orthonormal_atoms(method, federation)
+    takes_steps = type(solver) is SGD or (
+        type(solver) is GradientDescent and solver.accuracy is None
+    )
+    return takes_steps and _selects_by_thresholding(method) and _has_dense_rows(federation)
+
+
+def _solves_least_squares_in_orthonormal_atoms(method: FedGradMP, federation: Federation) -> bool:
+    """Return whether a method with exact solutions is Algorithm 1, without a ball."""
     return (
-        type(method.solver) in (type(None), Exact)
+        type(federation.loss) is SquaredLoss
         and method.radius is None
         and type(method.dictionary) in (StandardBasis, Dictionary)
         and method.dictionary.is_orthonormal
@@ -96,93 +108,54 @@ def solves_least_squares_in_orthonormal_atoms(method: FedGradMP, federation: Fed
     )
 
 
-@kernel(
-    FedGradMP.client_update,
-    steps={"prune": FedGradMP.prune},
-    losses=(SquaredLoss,),
-    when=solves_least_squares_in_orthonormal_atoms,
-)
-def pursuit(
-    method: FedGradMP,
-    federation: Federation,
-    derived: Derived,
-    call: Call,
-    x: SparseModel,
-    cohort: IndexArray,
-) -> KernelUpdates | None:
-    """Run the local iterations of FedGradMP at each client of a cohort."""
-    # Of each row: its part of the gradients, and of the products of the merged columns.
-    sparsity = min(method.sparsity, x.shape[0])
-    multiplications = method.local_iterations * (x.shape[0] + 9.0 * sparsity**2)
-    task = _task_of(method, x, len(cohort))
-    if not _run_loop("pursuit_loop", method, federation, call, cohort, (task,), multiplications):
-        return None
-    return _updates_of(task, x)
+def _selects_by_thresholding(method: FedGradMP) -> bool:
+    """Return whether atoms are selected by thresholding, and not by matching pursuit.
 
-
-# FedGradMP: Algorithm 2.
-
-_LABELS_AND_NUMBERS = (SquaredLoss, LogisticLoss, SoftmaxLoss)
-
-
-def takes_steps_on_dense_rows(method: FedGradMP, federation: Federation) -> bool:
-    """Return whether clients take a number of steps, in atoms that are selected by thresholding.
-
-    Each output has its own entries, or all outputs share their atoms. In atoms that matching
-    pursuit selects, and for an accuracy in place of a number of steps, there is no kernel.
+    Each output has its own entries, or all outputs share their atoms.
     """
-    solver = method.solver or solver_for(federation.loss)
-    counts_steps = type(solver) is SGD or (
-        type(solver) is GradientDescent and solver.accuracy is None
-    )
     dictionary = method.dictionary
     is_thresholded = type(dictionary) is StandardBasis or (
         type(dictionary) is Dictionary
         and (dictionary.is_orthonormal or dictionary.approximation == "thresholding")
     )
-    return (
-        counts_steps
-        and is_thresholded
-        and type(method.selection) in (PerOutput, PerAtom)
-        and _has_dense_rows(federation)
-    )
+    return is_thresholded and type(method.selection) in (PerOutput, PerAtom)
 
 
 @kernel(
     FedGradMP.client_update,
     steps={"prune": FedGradMP.prune},
     losses=_LABELS_AND_NUMBERS,
-    when=takes_steps_on_dense_rows,
+    when=has_compiled_solver,
 )
-def inexact_pursuit(
-    method: FedGradMP,
-    federation: Federation,
-    derived: Derived,
-    call: Call,
-    x: SparseModel,
-    cohort: IndexArray,
+def pursuit(
+    method: FedGradMP, clients: LocalClients, call: Call, x: SparseModel, cohort: IndexArray
 ) -> KernelUpdates | None:
-    """Run the local iterations of FedGradMP with an inexact solver at each client of a cohort."""
-    loss = federation.loss
-    solver: Any = method.solver or solver_for(loss)
-    is_sgd = isinstance(solver, SGD)
+    """Run the local iterations of FedGradMP at each client of a cohort."""
+    solver: Any = method.solver or solver_for(clients.info.loss)
     task = _task_of(method, x, len(cohort))
-    arguments = (
-        task,
-        _objective_of(loss),
-        float("inf") if method.radius is None else float(method.radius),
-        math.prod(x.shape[1:]),  # the number of outputs
-        int(solver.steps),
-        float(solver.learning_rate) if is_sgd else 0.0,
-        int(solver.batch_size or 0) if is_sgd else 0,  # 0 is all rows
-    )
-    # Of each row: its part of the gradients of the minibatch and of the steps.
-    n_gradients = method.local_iterations * (1 + int(solver.steps))
-    multiplications = 2.0 * n_gradients * math.prod(x.shape)
-    loop = "stochastic_pursuit_loop" if is_sgd else "line_search_pursuit_loop"
-    if not _run_loop(loop, method, federation, call, cohort, arguments, multiplications):
+    arguments: tuple[Any, ...] = (task,)
+    if type(solver) is Exact:
+        loop = "pursuit_loop"
+        # Of each row: its part of the gradients, and of the products of the merged columns.
+        multiplications = x.shape[0] + 9.0 * min(method.sparsity, x.shape[0]) ** 2
+    else:
+        is_sgd = isinstance(solver, SGD)
+        loop = "stochastic_pursuit_loop" if is_sgd else "line_search_pursuit_loop"
+        # Of each row: its part of the gradients of the minibatch and of the steps.
+        multiplications = 2.0 * (1 + int(solver.steps)) * math.prod(x.shape)
+        arguments += (
+            _objective_of(clients.info.loss),
+            float("inf") if method.radius is None else float(method.radius),
+            math.prod(x.shape[1:]),  # the number of outputs
+            int(solver.steps),
+            float(solver.learning_rate) if is_sgd else 0.0,
+            int(solver.batch_size or 0) if is_sgd else 0,  # 0 is all rows
+        )
+    multiplications *= method.local_iterations
+    if not _run_loop(loop, method, clients, call, cohort, arguments, multiplications):
         return None
-    return _updates_of(task, x)
+    updates = SparseModels(task.supports, task.values, task.counts, x.shape)
+    return KernelUpdates(updates, np.flatnonzero(task.counts == 0).tolist())
 
 
 def _objective_of(loss: Loss) -> Objective:
@@ -215,12 +188,6 @@ def _task_of(method: FedGradMP, x: SparseModel, cohort_size: int) -> Pursuit:
     )
 
 
-def _updates_of(task: Pursuit, x: SparseModel) -> KernelUpdates:
-    """Return the updates that a loop has left, and who is left to the reference implementation."""
-    updates = SparseModels(task.supports, task.values, task.counts, x.shape)
-    return KernelUpdates(updates, np.flatnonzero(task.counts == 0).tolist())
-
-
 # Baselines: gradient steps with thresholds.
 
 
@@ -237,41 +204,31 @@ class Descent(NamedTuple):
     after: float = 0.0
 
 
-def plain_steps(method: FedAvg, x: Array) -> Descent:
-    """Return the steps of `FedAvg` and `FedHT`."""
-    return Descent(x)
-
-
-def hard_thresholded_steps(method: FedIterHT, x: Array) -> Descent:
-    """Return the steps of `FedIterHT`."""
-    return Descent(x, sparsity=int(method.sparsity) if method.sparsity < len(x) else 0)
-
-
-def soft_thresholded_steps(method: FedMid, x: Array) -> Descent:
-    """Return the steps of `FedMid`."""
-    return Descent(x, after=method.learning_rate * method.l1_weight)
-
-
-def dual_steps(method: FedDualAvg, message: tuple[Array, int]) -> Descent:
-    """Return the steps of `FedDualAvg`."""
-    z, rounds = message
-    return Descent(z, before=method.thresholds(rounds))
-
-
 # The function of a client, the step by which the methods that share it differ, and their descents.
 _DESCENTS: tuple[tuple[Any, dict[str, Any], Callable[[Any, Any], Descent]], ...] = (
-    (FedAvg.client_update, {"thresholded": FedAvg.thresholded}, plain_steps),
-    (FedAvg.client_update, {"thresholded": FedIterHT.thresholded}, hard_thresholded_steps),
-    (FedAvg.client_update, {"thresholded": FedMid.thresholded}, soft_thresholded_steps),
-    (FedDualAvg.client_update, {"thresholds": FedDualAvg.thresholds}, dual_steps),
+    (FedAvg.client_update, {"thresholded": FedAvg.thresholded}, lambda _, x: Descent(x)),
+    (
+        FedAvg.client_update,
+        {"thresholded": FedIterHT.thresholded},
+        lambda method, x: Descent(x, int(method.sparsity) if method.sparsity < len(x) else 0),
+    ),
+    (
+        FedAvg.client_update,
+        {"thresholded": FedMid.thresholded},
+        lambda method, x: Descent(x, after=method.learning_rate * method.l1_weight),
+    ),
+    (
+        FedDualAvg.client_update,
+        {"thresholds": FedDualAvg.thresholds},
+        lambda method, message: Descent(message[0], before=method.thresholds(message[1])),
+    ),
 )
 
 
 def _descend(
     descent_of: Callable[[Any, Any], Descent],
     method: Baseline,
-    federation: Federation,
-    derived: Derived,
+    clients: LocalClients,
     call: Call,
     message: Any,
     cohort: IndexArray,
@@ -283,20 +240,20 @@ def _descend(
     thresholds[:, 1] = after
     row_products = np.empty((0, 0), start.dtype)
     if sparsity == 0 and not thresholds.any() and start.ndim > 1:
-        row_products = _row_products(federation, derived, method)
+        row_products = _row_products(clients, method)
 
     # The model that was sent to each client, a row for each output.
     models = np.repeat(start.reshape(1, len(start), -1).transpose(0, 2, 1), len(cohort), axis=0)
     arguments = (
         float(method.learning_rate),
-        _objective_of(federation.loss),
+        _objective_of(clients.info.loss),
         sparsity,
         thresholds,
         row_products,
         models,
     )
     multiplications = 2.0 * method.local_iterations * start.size
-    if not _run_loop("descent_loop", method, federation, call, cohort, arguments, multiplications):
+    if not _run_loop("descent_loop", method, clients, call, cohort, arguments, multiplications):
         return None
     values = models.transpose(0, 2, 1).reshape(len(cohort), *start.shape)
     return KernelUpdates(DenseModels(values))
@@ -311,11 +268,13 @@ for _client_update, _steps, _descent_of in _DESCENTS:
     )(partial(_descend, _descent_of))
 
 
-def _row_products(federation: Federation, derived: Derived, method: Baseline) -> Array:
+def _row_products(clients: LocalClients, method: Baseline) -> Array:
     """Return A_i A_i' of all clients, shape (M, most rows), or (0, 0) if that saves no work.
 
     They are computed once for a run. With several outputs all of them share the products.
     """
+    federation = clients.federation
+    derived = clients.backend_record.derived
     most_rows = int(federation.n_rows.max())
     n_features = federation.n_features
     seen = method.local_iterations * min(method.batch_size or most_rows, most_rows)
@@ -337,7 +296,7 @@ def _row_products(federation: Federation, derived: Derived, method: Baseline) ->
 def _run_loop(
     name: str,
     method: FedGradMP | Baseline,
-    federation: Federation,
+    clients: LocalClients,
     call: Call,
     cohort: IndexArray,
     arguments: tuple[Any, ...],
@@ -352,6 +311,7 @@ def _run_loop(
     if kernels is None or name in _FAILED_LOOPS:
         return False
 
+    federation = clients.federation
     begins = federation.offsets[cohort].astype(np.int64)
     ends = federation.offsets[cohort + 1].astype(np.int64)
     n_rows = ends - begins
