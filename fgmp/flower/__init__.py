@@ -19,9 +19,8 @@ importing it imports nothing of Flower.
 
 from .client import client_app
 from .engine import on_engine
-from .fitting import bootstrap_over, fit_over, performance_over, table_app
+from .fitting import bootstrap_over, fit_over, performance_over, table_app, validate_over
 from .transport import OverFlower
-from .validating import validate_over
 
 __all__ = [
     "OverFlower",

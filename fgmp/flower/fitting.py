@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
@@ -48,10 +47,11 @@ from ..sparse_model import Array
 from ..updates import Message
 from .client import PublicError, Site, app_of
 from .records import Fields, Reply
-from .transport import OverFlower
+from .transport import OverFlower, key_in
 
 if TYPE_CHECKING:  # a client would wait for scikit-learn with each message
     from ..estimators.bootstrap import Bootstrap
+    from ..estimators.internal_external import Validation
     from ..estimators.linear import SparseLinear
     from ..estimators.performance import Performance
 
@@ -478,6 +478,69 @@ def performance_over(
     return performance_of_clients(model, sites, sites.names, by)
 
 
+def validate_over(
+    estimator: SparseLinear,
+    grid: Any,
+    n_clients: int,
+    features: Sequence[str],
+    *,
+    classes: Sequence[Any] | None = None,
+    n_sets: int | None = None,
+    dense: bool = True,
+    **options: Any,
+) -> Validation:
+    """Leave each client of a Flower grid out, fit to the others, and measure the models there.
+
+    Each client is left out of one fit for each of the two models, so that a validation has as many
+    messages as twice as many fits as there are clients.
+
+    Parameters
+    ----------
+    estimator, grid, n_clients, features, classes, **options
+        As in `fit_over`, with `sparse` and `report`.
+    n_sets, dense
+        As in `FedGradMPClassifier.validate`.
+
+    Returns
+    -------
+    Validation
+        As ``estimator.validate(X, y, groups)`` of all rows in one process returns it, to the same
+        bits.
+
+    Raises
+    ------
+    ValueError
+        As in `FedGradMPClassifier.validate`.
+
+    Examples
+    --------
+    The clients have the tables of the example of `table_app`:
+
+    >>> import fgmp
+    >>> from fgmp.flower import on_engine, validate_over
+    >>> def main(grid):
+    ...     estimator = fgmp.FedGradMPRegressor(1)
+    ...     return validate_over(estimator, grid, 3, ["age", "dose", "weight"])
+    >>> on_engine(main, app, n_clients=3).columns["group"].tolist()[::2]  # doctest: +SKIP
+    ['client 0', 'client 1', 'client 2']
+    """
+    with needs("validate_over", "scikit-learn", "narwhals", "tqdm"):
+        from ..estimators.internal_external import validate_groups
+        from ..estimators.performance import performance_of_clients
+    sites = sites_to_fit(estimator, grid, n_clients, features, classes, **options)
+
+    def refit(model: SparseLinear, is_inside: Array) -> SparseLinear:
+        return sites.of(is_inside).fit(model)
+
+    def measure(fitted: SparseLinear, is_measured: Array, by: str) -> Performance:
+        measured = sites.of(is_measured)
+        if hasattr(fitted, "encoding_"):
+            measured = measured.encoded(fitted.encoding_)
+        return performance_of_clients(fitted, measured, measured.names, by)
+
+    return validate_groups(estimator, sites.names, n_sets, dense, refit, measure)
+
+
 def _sites_of_fitted(model: SparseLinear, grid: Any, n_clients: int, **options: Any) -> _Sites:
     """Return the clients of a grid with the columns of numbers of a fitted model."""
     names = [str(name) for name in model.feature_names_in_]
@@ -575,30 +638,27 @@ class _Sites(OverFlower):
         }
         loss = loss_of(labels, loss_name)
         super().__init__(grid, loss, n_clients, settings=settings, **options)
+        # Folds depend on the places of clients among those whose rows are fitted.
+        keys = [key_in(report) for report in self.reports]
+        self.settings = json.dumps(json.loads(self.settings) | {"keys": keys})
         if self.info.n_features != len(names):
             raise ValueError(
                 f"features has {len(names)} names; the sites have {self.info.n_features} columns"
             )
-        self._set_keys()
         self.is_sparse = sparse
         self.total_weight = float(sum(self.info.n_rows))
         self.counted = np.array(self.info.n_rows, np.float64)
         self.report = _TimedReport(report)
         self.stage = ""
 
-    def _set_keys(self) -> None:
-        """Tell the clients whose rows are fitted, in which order: folds depend on their places."""
-        keys = [report.get("key") for report in self.reports]
-        keys = [key if type(key) is int else None for key in keys]
-        self.settings = json.dumps(json.loads(self.settings) | {"keys": keys})
-
     def of(self, is_taken: Array) -> _Sites:
         """Return some of the clients, which are 0, 1, ... then."""
         taken = np.flatnonzero(is_taken).tolist()
         rows = [self.info.n_rows[index] for index in taken]
+        keys = [key_in(self.reports[index]) for index in taken]
         weights = np.array(rows) / sum(rows)
         other = self.with_settings(
-            json.loads(self.settings), n_rows=rows, client_ids=range(len(rows)), weights=weights
+            {"keys": keys}, n_rows=rows, client_ids=range(len(rows)), weights=weights
         )
         other.nodes = [self.nodes[index] for index in taken]
         other.names = [self.names[index] for index in taken]
@@ -606,7 +666,6 @@ class _Sites(OverFlower):
         other.weight_counts = np.array(rows)
         other.total_weight = float(sum(rows))
         other.counted = np.array(rows, np.float64)
-        other._set_keys()
         return other
 
     def fit(self, estimator: Estimator) -> Estimator:
@@ -632,16 +691,12 @@ class _Sites(OverFlower):
         """Return the clients with the columns of `RawTable.statistics`."""
         assert self.plan is not None
         agreed = [[index, list(of)] for index, of in levels.items()]
-        return self._with_columns(self.plan.n_statistics(levels), levels=agreed)
+        return self.with_settings({"levels": agreed}, n_features=self.plan.n_statistics(levels))
 
     def encoded(self, encoding: Encoding) -> _Sites:
         """Return the clients with columns of numbers."""
         n_columns = len(encoding.column_names())
-        return self._with_columns(n_columns, encoding=to_json(encoding)[0])
-
-    def _with_columns(self, n_columns: int, **settings: Any) -> _Sites:
-        """Return the clients in a view of their tables with other columns."""
-        return self.with_settings(json.loads(self.settings) | settings, n_features=n_columns)
+        return self.with_settings({"encoding": to_json(encoding)[0]}, n_features=n_columns)
 
     @property
     def absent(self) -> list[str]:
@@ -689,21 +744,20 @@ class _Sites(OverFlower):
         """Return the same clients in a view of their tables, as `FederatedTable` has it."""
         rows = [_n_training(n_rows, index, fold) for index, n_rows in enumerate(self.info.n_rows)]
         n_intercepts = 0 if standardization is None else standardization.n_intercepts
-        settings = json.loads(self.settings) | {
+        settings = {
             "units": None if standardization is None else standardization.to_settings(),
             "fold": fold,
             "dtype": self.info.dtype.name,
         }
         other = self.with_settings(
             settings,
+            loss=loss_of_view(self.info.loss, standardization),
             n_features=self.info.n_features + n_intercepts,
             n_rows=[max(n_rows, 1) for n_rows in rows],
             weights=np.array(rows) / sum(rows),
             # As they are, rows are summed in float64; standardized in the precision of the table.
             dtype=np.dtype(np.float64) if standardization is None else self.info.dtype,
         )
-        other.loss = loss_of_view(self.loss, standardization)
-        other.info = replace(other.info, loss=other.loss)
         other.weighting = "rows"
         other.weight_counts = np.array(rows)
         return other

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..privacy.secagg_client import NONCE, check_public_key
 from ..privacy.secret_sharing import SECRET
 from ..privacy.secure_sums import MaskedSum, SecureSum
 from ..sparse_model import Array, IndexArray
-from ..updates import Message, Rejected, RejectReason
+from ..updates import Message, Rejected
 from .client import mask_purpose
 from .records import Fields, Reply, parse_reply
 
@@ -61,10 +62,11 @@ class AskingTransport(Transport):
         return {}
 
 
+@dataclass(eq=False)
 class SecureSession:
     """One secure sum of a cohort: of the updates in an exchange, or of objectives.
 
-    Parameters
+    Attributes
     ----------
     transport : AskingTransport
     call : Call or None
@@ -77,28 +79,23 @@ class SecureSession:
     secure : SecureSum
     alter_upload : callable (position, upload) -> upload, optional
         Fault injection: returns what arrives, or None if nothing does.
+    reasons : dict of int to str
+        Why clients are left out, by position.
     """
 
-    def __init__(
-        self,
-        transport: AskingTransport,
-        call: Call | None,
-        message: Message,
-        cohort: IndexArray,
-        weights: Array,
-        secure: SecureSum,
-        alter_upload: AlterUpload | None,
-    ) -> None:
-        self.transport = transport
-        self.call = call
-        self.message = message
-        self.cohort = cohort
-        self.weights = weights
-        self.secure = secure
-        self.alter_upload = alter_upload
-        self.total_count = int(transport.weight_counts[cohort].sum())
-        self.size = 1 if call is None else call.update_spec.length
-        self.reasons: dict[int, str] = {}  # why clients are left out, by position
+    transport: AskingTransport
+    call: Call | None
+    message: Message
+    cohort: IndexArray
+    weights: Array
+    secure: SecureSum
+    alter_upload: AlterUpload | None
+    reasons: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def total_count(self) -> int:
+        """The total of what the weights of the cohort are the shares of."""
+        return int(self.transport.weight_counts[self.cohort].sum())
 
     def run(self) -> MaskedSum:
         """Run all trips, and return the sum."""
@@ -185,14 +182,35 @@ class SecureSession:
     def _parse(self, request: Request, position: int, reply: Reply) -> Any:
         """Return a client's part in a trip, or `Rejected`."""
         if request.trip == "masked_input":
-            upload = parse_reply(reply, lambda reply: _upload(reply, self.size))
-            if self.alter_upload is None or isinstance(upload, Rejected):
-                return upload
-            return _altered(upload, self.alter_upload(position, upload.vector), self.size)
+            return self._arrived(position, parse_reply(reply, self._upload))
 
         parse = {"advertise_keys": _keys, "share_keys": _texts, "unmask": _shares}[request.trip]
         n_texts = request.n_texts[position]
         return parse_reply(reply, lambda reply: parse(reply, n_texts))
+
+    def _upload(self, reply: Reply) -> _Upload:
+        """Return a client's upload, or raise an error."""
+        vector = reply.arrays["masked"]
+        unopened = reply.fields.get("unopened", [])
+        size = 1 if self.call is None else self.call.update_spec.length
+        is_array = isinstance(vector, np.ndarray)
+        if not is_array or vector.dtype != np.uint64 or vector.shape != (size,):
+            raise ValueError("the upload is no vector of unsigned integers of the size of the sum")
+        if not isinstance(unopened, list) or any(
+            type(position) is not int for position in unopened
+        ):
+            raise ValueError("unopened is no list of positions")
+        return _Upload(vector, unopened)
+
+    def _arrived(self, position: int, upload: _Upload | Rejected) -> _Upload | Rejected:
+        """Return an upload as a fault leaves it, if there is one."""
+        if self.alter_upload is None or isinstance(upload, Rejected):
+            return upload
+        vector = self.alter_upload(position, upload.vector)
+        if vector is None or isinstance(vector, Rejected):
+            return vector or Rejected()
+        altered = Reply({"unopened": upload.unopened}, {"masked": vector})
+        return parse_reply(altered, self._upload)
 
 
 class _Upload(NamedTuple):
@@ -200,33 +218,6 @@ class _Upload(NamedTuple):
 
     vector: Array
     unopened: list[int]
-
-
-def _is_masked_vector(vector: Any, size: int) -> bool:
-    is_array = isinstance(vector, np.ndarray)
-    return is_array and vector.dtype == np.uint64 and vector.shape == (size,)
-
-
-def _upload(reply: Reply, size: int) -> _Upload:
-    """Return a client's upload, or raise an error."""
-    vector = reply.arrays["masked"]
-    unopened = reply.fields.get("unopened", [])
-    if not _is_masked_vector(vector, size):
-        raise ValueError("the upload is no vector of unsigned integers of the size of the sum")
-    if not isinstance(unopened, list) or any(type(position) is not int for position in unopened):
-        raise ValueError("unopened is no list of positions")
-    return _Upload(vector, unopened)
-
-
-def _altered(upload: _Upload, arrived: Any, size: int) -> _Upload | Rejected:
-    """Return an upload as a fault has left it."""
-    if arrived is None:
-        return Rejected()
-    if isinstance(arrived, Rejected):
-        return arrived
-    if not _is_masked_vector(arrived, size):
-        return Rejected(RejectReason.MALFORMED)
-    return upload._replace(vector=arrived)
 
 
 def _texts(reply: Reply, count: int) -> list[bytes]:

@@ -46,7 +46,6 @@ _BYTES_OF_SHARE = 1024
 _BYTES_OF_ENTRY = 12
 
 _LONGEST_NAME = 60
-_AFTER_ALL_KEYS = 2**63  # sorts clients without a key behind those that have one
 
 
 class OverFlower(AskingTransport):
@@ -125,8 +124,8 @@ class OverFlower(AskingTransport):
         most_rows: int = 10_000_000,
         kinds: Iterable[type] = (),
     ) -> None:
+        check_loss("loss", loss)
         self.grid = grid
-        self.loss: Loss = check_loss("loss", loss)
         self.settings = _settings_json({} if settings is None else settings)
         self.deadline = check_number("deadline", deadline, above=0)
         # What weights are made of, which a client checks: see `mask_purpose`.
@@ -143,8 +142,8 @@ class OverFlower(AskingTransport):
         self._knows_run: set[int] = set()  # indices of the clients that have received it
 
         nodes = self._wait_for_nodes(n_clients, wait_for)
-        reports = self._reports(nodes, max(wait_for, self.deadline))
-        self._admit(reports, n_clients, most_rows)
+        reports = self._reports(nodes, loss, max(wait_for, self.deadline))
+        self._admit(reports, loss, n_clients, most_rows)
 
     @property
     def missing(self) -> set[int]:
@@ -169,29 +168,25 @@ class OverFlower(AskingTransport):
                 )
             time.sleep(_PAUSE)
 
-    def _reports(self, nodes: Iterable[int], deadline: float) -> dict[int, Fields]:
+    def _reports(self, nodes: Iterable[int], loss: Loss, deadline: float) -> dict[int, Fields]:
         """Ask nodes who they are, and return what each reports."""
         question = {
             "ask": "who",
-            "loss": to_json(self.loss, self.kinds)[0],
+            "loss": to_json(loss, self.kinds)[0],
             "settings": self.settings,
         }
         contents = dict.fromkeys(nodes, content_of(question))
         replies = self._mailbox.poll(_MESSAGE_TYPES["who"], contents, deadline, _BYTES_OF_WORDS)
         return {node: reply.fields for node, reply in replies.items()}
 
-    def _admit(self, reports: Mapping[int, Fields], n_clients: int, most_rows: int) -> None:
+    def _admit(
+        self, reports: Mapping[int, Fields], loss: Loss, n_clients: int, most_rows: int
+    ) -> None:
         """Take the clients whose reports fit, in their order, and turn the others away."""
-        clients = []
-        for node, fields in reports.items():
-            client = _identity_of(node, fields, most_rows)
-            if client is not None:
-                clients.append(client)
-        n_features = _most_common([client.n_features for client in clients])
-        clients = [client for client in clients if client.n_features == n_features]
-        clients.sort(key=lambda client: (client.key, client.node))
-
-        self.nodes = [client.node for client in clients]
+        nodes = [node for node, report in reports.items() if _is_possible(report, most_rows)]
+        n_features = _most_common([reports[node]["features"] for node in nodes])
+        nodes = [node for node in nodes if reports[node]["features"] == n_features]
+        self.nodes = sorted(nodes, key=lambda node: _place_of(reports[node], node))
         self.reports = [_without_false_key(reports[node]) for node in self.nodes]
         self.refused = {
             node: short_repr(fields.get("words", dict(fields)))
@@ -203,32 +198,32 @@ class OverFlower(AskingTransport):
                 f"clients turned away, and what they said: {self.refused}; expected 1 to "
                 f"{most_rows} rows, and {n_features} features as others have"
             )
-        if len(clients) < n_clients:
+        if len(nodes) < n_clients:
             raise TimeoutError(
-                f"{len(clients)} clients said who they are; expected {n_clients}: {self.refused}"
+                f"{len(nodes)} clients said who they are; expected {n_clients}: {self.refused}"
             )
 
-        self.names = _distinct_names([client.name for client in clients])
-        n_rows = tuple(client.n_rows for client in clients)
+        self.names = _distinct_names([report.get("name", "") for report in self.reports])
+        n_rows = tuple(report["rows"] for report in self.reports)
         # The weight of each client as a count, within a total that clients check, too.
-        self.weight_counts = np.array(n_rows if self.weighting == "rows" else [1] * len(clients))
+        self.weight_counts = np.array(n_rows if self.weighting == "rows" else [1] * len(nodes))
         self.info = ProblemInfo(
             n_features=n_features,
-            loss=self.loss,
+            loss=loss,
             n_rows=n_rows,
-            client_ids=tuple(range(len(clients))),
+            client_ids=tuple(range(len(nodes))),
             weights=self.weight_counts / self.weight_counts.sum(),
-            dtype=np.result_type(*(client.dtype for client in clients)),
+            dtype=np.result_type(*(report["dtype"] for report in self.reports)),
         )
         self.weights = self.info.weights
 
     def with_settings(self, settings: Mapping[str, Any], **of_info: Any) -> Self:
-        """Return the same clients with other settings, and the fields of `info` that these change.
+        """Return the same clients with some other settings, and fields of `info` that these change.
 
         No client is asked again who it is.
         """
         other = copy.copy(self)
-        other.settings = _settings_json(settings)
+        other.settings = _settings_json(json.loads(self.settings) | dict(settings))
         other.info = replace(self.info, **of_info)
         other.weights = other.info.weights
         return other
@@ -238,7 +233,7 @@ class OverFlower(AskingTransport):
         text, arrays = to_json(method, self.kinds)
         run = {
             "method": text,
-            "loss": to_json(self.loss, self.kinds)[0],
+            "loss": to_json(self.info.loss, self.kinds)[0],
             "settings": self.settings,
             "dtype": self.info.dtype.name,
         }
@@ -329,29 +324,28 @@ class OverFlower(AskingTransport):
 
     def _ask_together(self, asked: Sequence[_Asked]) -> list[dict[int, Reply]]:
         """Send several questions to clients in one message to each, and return the replies."""
-        replies = self._poll_together(asked, [list(one.questions) for one in asked])
+        replies: list[dict[int, Reply]] = [{} for _ in asked]
+        indices = [list(one.questions) for one in asked]
         # A node that was restarted knows nothing of the runs: it receives them again, once.
-        restarted = []
-        for one, of_one in zip(asked, replies, strict=True):
-            unknown = [index for index, reply in of_one.items() if reply.is_of_unknown_run]
-            transport = one.transport
-            transport._knows_run = (transport._knows_run | set(of_one)) - set(unknown)
-            restarted.append(unknown)
-        if any(restarted):
-            again = self._poll_together(asked, restarted)
-            for one, of_one, repeated in zip(asked, replies, again, strict=True):
-                of_one |= repeated
-                known = [index for index in repeated if not repeated[index].is_of_unknown_run]
-                one.transport._knows_run = one.transport._knows_run | set(known)
+        for _ in range(2):
+            polled = self._poll_together(asked, indices)
+            indices = []
+            for one, of_one, arrived in zip(asked, replies, polled, strict=True):
+                of_one |= arrived
+                unknown = [index for index, reply in arrived.items() if reply.is_of_unknown_run]
+                transport = one.transport
+                transport._knows_run = (transport._knows_run | set(arrived)) - set(unknown)
+                indices.append(unknown)
+            if not any(indices):
+                break
         return replies
 
     def _poll_together(
         self, asked: Sequence[_Asked], indices: Sequence[Sequence[int]]
     ) -> list[dict[int, Reply]]:
         """Send questions to some of their clients, and return the reply to each of them."""
-        parts: dict[
-            int, list[tuple[int, int]]
-        ] = {}  # of each node: questions, and who it is in each
+        # Of each node: the numbers of questions, and which client it is in each.
+        parts: dict[int, list[tuple[int, int]]] = {}
         for number, of_question in enumerate(indices):
             for index in of_question:
                 node = asked[number].transport.nodes[index]
@@ -364,14 +358,11 @@ class OverFlower(AskingTransport):
         kind = kinds.pop() if len(kinds) == 1 else _MESSAGE_TYPES["answer"]
         most_bytes = sum(one.most_bytes for one in asked)
         arrived = self._mailbox.poll(kind, contents, self.deadline, most_bytes)
-
-        def reply_to(number: int, index: int) -> Reply:
-            node = asked[number].transport.nodes[index]
-            of = parts[node]
-            return arrived[node].to_each(len(of))[of.index((number, index))]
-
+        replies: dict[tuple[int, int], Reply] = {}
+        for node, of in parts.items():
+            replies |= zip(of, arrived[node].to_each(len(of)), strict=True)
         return [
-            {index: reply_to(number, index) for index in of_question}
+            {index: replies[number, index] for index in of_question}
             for number, of_question in enumerate(indices)
         ]
 
@@ -427,34 +418,26 @@ class _Asked:
         return content_of(fields, message=self._arrays, arrays=transport._arrays)
 
 
-@dataclass(frozen=True)
-class _Identity:
-    """What a client reports of itself, validated."""
-
-    node: int
-    n_rows: int
-    n_features: int
-    dtype: str
-    key: int
-    name: Any
-
-
-def _identity_of(node: int, fields: Fields, most_rows: int) -> _Identity | None:
-    """Return what a client reports of itself, or None if no client can have these numbers."""
-    n_rows = fields.get("rows")
-    n_features = fields.get("features")
-    dtype = fields.get("dtype")
+def _is_possible(report: Fields, most_rows: int) -> bool:
+    """Return whether a client can have the numbers that it reports of itself."""
+    n_rows = report.get("rows")
+    n_features = report.get("features")
     # `type(...) is int`, because True is an int, too.
-    if type(n_rows) is not int or not 1 <= n_rows <= most_rows:
-        return None
-    if type(n_features) is not int or n_features < 1:
-        return None
-    if dtype not in ("float32", "float64"):
-        return None
-    key = fields.get("key")
-    if type(key) is not int:
-        key = _AFTER_ALL_KEYS
-    return _Identity(node, n_rows, n_features, dtype, key, fields.get("name", ""))
+    has_rows = type(n_rows) is int and 1 <= n_rows <= most_rows
+    has_features = type(n_features) is int and n_features >= 1
+    return has_rows and has_features and report.get("dtype") in ("float32", "float64")
+
+
+def key_in(report: Fields) -> int | None:
+    """Return the ``partition-id`` that a client reports, if that is a number."""
+    key = report.get("key")
+    return key if type(key) is int else None
+
+
+def _place_of(report: Fields, node: int) -> tuple[bool, int, int]:
+    """Return what clients are sorted by: those that report no key are behind the others."""
+    key = key_in(report)
+    return key is None, key or 0, node
 
 
 def _without_false_key(report: Fields) -> Fields:
