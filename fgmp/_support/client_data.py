@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +19,7 @@ from .tables import (
     refuse_missing_rows,
 )
 from .validation import (
-    as_array,
+    as_labels,
     check_array,
     check_sequence,
     check_sparse,
@@ -36,8 +37,6 @@ IndexArray = NDArray[np.intp]
 
 # The values behind -1 and +1: numbers, text or booleans.
 Labels = tuple[Any, Any]
-
-_LABEL_TYPES = (str, bytes, int, float, np.bool_, np.number)
 
 
 class ClientTables(NamedTuple):
@@ -182,14 +181,9 @@ def _in_float_precision(name: str, operator: LinearOperator) -> LinearOperator:
     precision = precision_of(name, operator.dtype)
     if operator.dtype == precision:
         return operator
-    return LinearOperator(
-        operator.shape,
-        matvec=operator.matvec,
-        rmatvec=operator.rmatvec,
-        matmat=operator.matmat,
-        dtype=precision,
-        rmatmat=operator.rmatmat,
-    )
+    in_precision = copy.copy(operator)
+    in_precision.dtype = precision
+    return in_precision
 
 
 def _check_shapes(matrices: Sequence[Any], targets: Sequence[Array]) -> None:
@@ -224,27 +218,25 @@ def encode_labels(ys: Sequence[Any], labels: Sequence[Any] | None) -> tuple[list
             "ys hold labels of several kinds, such as numbers and text; expected one kind"
         ) from None
     pair = _guess_labels(occurring) if labels is None else _check_labels(labels)
-    if any(value not in pair for value in occurring):
-        _refuse_strange_label(targets, pair)
+    for i, values in enumerate(targets):
+        strange = [j for j, value in enumerate(values) if value not in pair]
+        if strange:
+            raise ValueError(
+                f"ys[{i}][{strange[0]}] is no label; expected one of {pair[0]!r} and {pair[1]!r}, "
+                "the labels"
+            )
     encoded = [np.array([1.0 if value == pair[1] else -1.0 for value in y]) for y in targets]
     return encoded, pair
 
 
 def _label_list(name: str, y: Any) -> list[Any]:
-    """Return the entries of a vector of numbers, or of objects that are labels."""
-    array = as_array(name, y)
+    """Return the entries of a vector of labels."""
+    array = as_labels(name, y, "a label")
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}; expected 1 dimension")
     if array.dtype.kind not in "OUS":
         check_array(name, array)
     values: list[Any] = array.tolist()
-    for i, value in enumerate(values):
-        is_label = isinstance(value, _LABEL_TYPES)
-        if not is_label or value != value:
-            found = "nan" if is_label else f"a {type(value).__name__}"
-            raise ValueError(
-                f"{name}[{i}] is {found}; expected a label in every row: a number, or text"
-            )
     return values
 
 
@@ -271,17 +263,6 @@ def _check_labels(labels: Any) -> Labels:
         )
     first, second = pair
     return first, second
-
-
-def _refuse_strange_label(targets: list[list[Any]], pair: Labels) -> None:
-    """Raise a ValueError that names the first entry that is none of the two labels."""
-    for i, values in enumerate(targets):
-        for j, value in enumerate(values):
-            if value not in pair:
-                raise ValueError(
-                    f"ys[{i}][{j}] is no label; expected one of {pair[0]!r} and {pair[1]!r}, "
-                    "the labels"
-                )
 
 
 def split_by_client(

@@ -134,7 +134,8 @@ def digits_by_writer(
         hands = _deal_digits(n_train, n_test, n_samples, concentration, seed)
         image_shape = (8, 8)
     else:
-        writers = _read_writers(dataset)
+        paths = locate(dataset)
+        writers = femnist_writers(paths) if dataset == "femnist" else mnist_writers(*paths)
         hands = _draw_writers(writers, n_train, n_test, n_samples, seed)
         image_shape = writers.image_shape
 
@@ -224,15 +225,6 @@ class Writers(NamedTuple):
     image_shape: tuple[int, int]
     counts: dict[str, int]
     digits: Callable[[str], Hand]
-
-
-def _read_writers(dataset: str) -> Writers:
-    """Return the writers of a downloaded data set."""
-    paths = locate(dataset)
-    if dataset == "femnist":
-        return femnist_writers(paths)
-    images, labels = paths
-    return mnist_writers(images, labels)
 
 
 def _draw_writers(

@@ -1,7 +1,5 @@
 """Heart disease at four hospitals: a table with missing values, categories and unequal outcomes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

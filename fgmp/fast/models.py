@@ -1,7 +1,5 @@
 """The models that a compiled kernel returns: one table, whose models are not checked one by one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -54,32 +54,28 @@ def on_engine(serve: Callable[[Any], Any], app: Any, n_clients: int, processes: 
     processes = check_integer("processes", processes)
     outcome: Future[Any] = Future()
     with _environment(_ENVIRONMENT), _without_warnings_in_the_log():
-        _run(serve, app, n_clients, processes, outcome)
+        with needs("federation on Flower", FLOWER):
+            from flwr.serverapp import ServerApp
+            from flwr.simulation import run_simulation
+            from flwr.supercore import telemetry
+
+        # Flower reads FLWR_TELEMETRY_ENABLED once, when it is imported, which may have been before
+        # this run. The value stays off, because Flower sends from threads that outlive a run.
+        telemetry.FLWR_TELEMETRY_ENABLED = _OFF
+        server = ServerApp()
+
+        @server.main()  # type: ignore[untyped-decorator, unused-ignore]
+        def main(grid: Any, context: Any) -> None:
+            # The engine prints what is raised here and goes on: the outcome takes it to the caller.
+            try:
+                outcome.set_result(serve(grid))
+            except BaseException as error:
+                outcome.set_exception(error)
+
+        ray = {"num_cpus": processes, "logging_level": "ERROR", "log_to_driver": False}
+        config = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": ray}
+        run_simulation(server, app, n_clients, backend_config=config)
     return outcome.result(0)
-
-
-def _run(
-    serve: Callable[[Any], Any], app: Any, n_clients: int, processes: int, outcome: Future[Any]
-) -> None:
-    """Run the engine until the server's main function has ended, which sets the outcome."""
-    with needs("federation on Flower", FLOWER):
-        from flwr.serverapp import ServerApp
-        from flwr.simulation import run_simulation
-
-    _switch_telemetry_off()
-    server = ServerApp()
-
-    @server.main()  # type: ignore[untyped-decorator, unused-ignore]
-    def main(grid: Any, context: Any) -> None:
-        # The engine prints what is raised here and goes on: the outcome takes it to the caller.
-        try:
-            outcome.set_result(serve(grid))
-        except BaseException as error:
-            outcome.set_exception(error)
-
-    ray = {"num_cpus": processes, "logging_level": "ERROR", "log_to_driver": False}
-    config = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": ray}
-    run_simulation(server, app, n_clients, backend_config=config)
 
 
 @contextmanager
@@ -106,15 +102,3 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def _switch_telemetry_off() -> None:
-    """Switch telemetry off, also if Flower was imported before this run.
-
-    Flower reads the variable FLWR_TELEMETRY_ENABLED once, when it is imported, and afterwards uses
-    the value that it has read. The value stays off, because Flower sends from threads that outlive
-    a run.
-    """
-    from flwr.supercore import telemetry
-
-    telemetry.FLWR_TELEMETRY_ENABLED = _OFF

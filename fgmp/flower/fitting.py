@@ -234,17 +234,12 @@ def _read(read: ReadTable, context: Any, names: Sequence[str]) -> tuple[Any, Arr
             raise
         listed = preview(missing, _MOST_NAMES)
         raise PublicError(f"columns missing at the site: {listed}") from error
-    return X, _vector_of_targets(X, y)
-
-
-def _vector_of_targets(X: Any, y: Any) -> Array:
-    """Return one target for each row of X; a column becomes a vector with a warning."""
     with needs("the table of an estimator", "scikit-learn"):
         from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-    targets = column_or_1d(np.asarray(y), warn=True)
+    targets = column_or_1d(np.asarray(y), warn=True)  # a column becomes a vector
     check_consistent_length(X, targets)
-    return np.asarray(targets)
+    return X, np.asarray(targets)
 
 
 def _targets(y: Array, classes: Sequence[Any] | None) -> Array:
@@ -572,16 +567,12 @@ class _TimedReport:
 
     def __init__(self, report: Callable[[str], object]) -> None:
         self._report = report
-        self._last = time.monotonic()
+        self.last = time.monotonic()
 
     def __call__(self, line: str) -> None:
         """Hand a line on."""
         self._report(line)
-        self._last = time.monotonic()
-
-    def seconds_since_line(self) -> float:
-        """Return how long there was no line."""
-        return time.monotonic() - self._last
+        self.last = time.monotonic()
 
 
 class _Sites(OverFlower):
@@ -720,7 +711,7 @@ class _Sites(OverFlower):
     ) -> dict[int, Reply]:
         """Send a question to clients; after a long time without a line report who replied."""
         replies = super().ask_each(call, message, questions)
-        if self.report.seconds_since_line() > _SILENCE:
+        if time.monotonic() - self.report.last > _SILENCE:
             replied = sum(self.nodes[index] not in self.missing for index in questions)
             of_round = "losses" if call is None else f"round {call.round}"
             self.report(f"{self.stage}, {of_round}: {replied} of {len(questions)} sites replied")

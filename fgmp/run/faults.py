@@ -73,7 +73,9 @@ class DropOut:
             validate_number_field(self, "clients", at_least=0, at_most=1)
             clients = float(self.clients)
         else:
-            clients = _client_ids(self.clients)
+            expected = "client ids, or a share of all clients from 0 to 1"
+            ids = check_sequence("clients", self.clients, expected)
+            clients = tuple(check_integer("clients", client_id, at_least=0) for client_id in ids)
         object.__setattr__(self, "clients", clients)
 
     @property
@@ -278,10 +280,3 @@ def _changed(update: Any, client_id: int, changes: list[Change] | None) -> Any:
     for change in changes:
         update = change(update, client_id)
     return update
-
-
-def _client_ids(clients: Any) -> tuple[int, ...]:
-    """Return client ids as integers, or raise a ValueError."""
-    expected = "client ids, or a share of all clients from 0 to 1"
-    ids = check_sequence("clients", clients, expected)
-    return tuple(check_integer("clients", client_id, at_least=0) for client_id in ids)

@@ -3,8 +3,6 @@
 The selections of the paper, and of whole atoms, are in `fgmp.selection`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

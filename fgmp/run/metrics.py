@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .._support.validation import check_kind, check_shape
-from ..data import Client, Federation
+from ..data import Federation
 from ..sparse_model import Array
 
 
@@ -51,13 +51,10 @@ def accuracy_on(federation: Federation) -> Callable[[Array], float]:
     def accuracy(x: Array) -> float:
         x = check_shape("x", x, federation.model_shape)
         # Client by client: one product of all rows is slower, and copies them.
-        n_correct = sum(_n_correct(client, x) for client in federation.clients)
+        n_correct = sum(
+            np.count_nonzero(client.predictions(x).argmax(axis=1) == client.targets)
+            for client in federation.clients
+        )
         return float(n_correct / len(federation.targets))
 
     return accuracy
-
-
-def _n_correct(client: Client, x: Array) -> int:
-    """Count the rows of a client whose label has the largest prediction."""
-    predicted = client.predictions(x).argmax(axis=1)
-    return int(np.count_nonzero(predicted == client.targets))

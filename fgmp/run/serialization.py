@@ -90,7 +90,9 @@ def from_wire(
     """
     names = sorted(arrays)
     if names == ["dense"]:
-        return _dense_message(arrays["dense"])
+        dense = arrays["dense"]
+        is_integer = dense.shape == (1,) and dense.dtype == np.int32
+        return int(dense[0]) if is_integer else dense
     if names == ["support", "values"]:
         return SparseModel(_as_indices(arrays["support"]), arrays["values"], shape)
     is_indexed = len(names) == 2 and names[0].startswith(_INDEX_PREFIX) and names[1] == "values"
@@ -99,13 +101,6 @@ def from_wire(
     if only:
         raise ValueError(f"message holds {short_repr(names)}; expected one array")
     return _message_tuple(arrays, shape)
-
-
-def _dense_message(array: Array) -> int | Array:
-    """Return a dense array, or the integer that it stands for."""
-    if array.shape == (1,) and array.dtype == np.int32:
-        return int(array[0])
-    return array
 
 
 def _scattered(name: str, indices: Array, values: Array) -> Array:
