@@ -180,7 +180,9 @@ FEDERATIONS = {
     r"features: 'clinic' is not a column": lambda: framed(["a", "clinic"]),
     r"overlap; expected each column once": lambda: framed(["a", "y"]),
     r"site.*kind": lambda: framed(site=np.array([*NAMES[1:], 1], object)),
-    r"ys\[0\]\[0\] is a tuple": lambda: labelled(np.array([("Smith", 4321.0), *["a"] * 7], object)),
+    r"ys\[0\] holds several kinds, text and tuple": lambda: labelled(
+        np.array([("Smith", 4321.0), *["a"] * 7], object)
+    ),
     r"federation has the loss SquaredLoss.*; expected one with n_classes, such as SoftmaxLoss": lambda: (
         fgmp.run.metrics.accuracy_on(FED)
     ),
