@@ -104,23 +104,16 @@ def check_client_indices(indices: Any, n_clients: int) -> IndexArray:
     indices : int, sequence of int, slice, or array of bool of shape (n_clients,)
     n_clients : int
     """
-    problem = f"indices is {short_repr(indices)}"
-    if not isinstance(indices, slice):
-        indices = np.atleast_1d(np.asarray(indices))
-        if indices.ndim > 1 or (indices.size and indices.dtype.kind not in "iub"):
-            raise ValueError(f"{problem}; expected integers, a slice, or truth values")
-        if indices.dtype.kind == "b" and len(indices) != n_clients:
-            expected = f"one truth value for each of the {n_clients} clients"
-            raise ValueError(f"{problem}; expected {expected}")
-        if not indices.size:
-            indices = indices.astype(np.intp)  # an empty list is an array of float
+    given = indices if isinstance(indices, slice) else np.atleast_1d(np.asarray(indices))
     try:
-        selected = np.sort(np.arange(n_clients)[indices])
-    except IndexError:
-        expected = f"indices below {n_clients}, the number of clients"
-        raise ValueError(f"{problem}; expected {expected}") from None
-    if not selected.size or len(np.unique(selected)) < len(selected):
-        raise ValueError(f"{problem}; expected at least one client, and none twice")
+        selected = np.sort(np.arange(n_clients)[given])
+    except IndexError:  # beyond the clients, or neither integers nor one truth value for each
+        selected = np.arange(0)
+    if selected.ndim > 1 or not selected.size or len(np.unique(selected)) < len(selected):
+        raise ValueError(
+            f"indices is {short_repr(indices)}; expected integers below {n_clients}, a slice, or "
+            f"{n_clients} truth values, of at least one client, and of none twice"
+        )
     return selected
 
 
@@ -306,16 +299,14 @@ def _feature_columns(
     features: Sequence[Hashable] | None,
 ) -> list[Any]:
     """Return the names of the feature columns, or raise a ValueError if a column is missing."""
-    names: list[Any] | None = None
+    _check_column_exists(frame, "site", site)
+    _check_column_exists(frame, "target", target)
+    names: list[Any] = [name for name in frame.columns if name not in (site, target)]
     if features is not None:
         expected = "a sequence of names of columns"
         names = check_sequence("features", features, expected, ordered=True)
-    _check_column_exists(frame, "site", site)
-    _check_column_exists(frame, "target", target)
-    for name in names or ():
+    for name in names:
         _check_column_exists(frame, "features", name)
-    if names is None:
-        names = [name for name in frame.columns if name not in (site, target)]
     if not names:
         raise ValueError(
             f"features is empty, or df has only {site!r} and {target!r}; "

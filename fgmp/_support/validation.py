@@ -446,7 +446,7 @@ def check_seed(name: str, value: Seed) -> int:
 
 
 def validate_integer_field(
-    parameters: Any, name: str, *, optional: bool = False, **bounds: Any
+    parameters: object, name: str, *, optional: bool = False, **bounds: Any
 ) -> None:
     """Raise a ValueError if a field of a dataclass is no integer within the bounds.
 
@@ -472,7 +472,7 @@ def validate_integer_field(
 
 
 def validate_number_field(
-    parameters: Any, name: str, *, optional: bool = False, **bounds: Any
+    parameters: object, name: str, *, optional: bool = False, **bounds: Any
 ) -> None:
     """Raise a ValueError if a field of a dataclass is no finite number within the bounds.
 

@@ -26,10 +26,7 @@ from ..sparse_model import Array
 # Psi is read from memory so often that this takes as long as the random numbers.
 _BLOCK_ROWS = 32
 
-_PRECISIONS: dict[str, type[np.float32] | type[np.float64]] = {
-    "float32": np.float32,
-    "float64": np.float64,
-}
+_PRECISIONS: dict[str, np.dtype[Any]] = {name: np.dtype(name) for name in ("float32", "float64")}
 
 # The purposes of random numbers: each has its own stream of the seed.
 _TRUTH, _MEANS, _MATRICES, _NOISE = range(4)
@@ -96,14 +93,14 @@ def make_sparse_regression(
     precision = _check_precision(dtype)
     table = np.empty((len(matrices), *matrices[0].shape), precision)
     for matrix, client_table in zip(matrices, table, strict=True):
-        drawn = client_table if precision is np.float64 else np.empty(client_table.shape)
+        drawn = client_table if precision == np.float64 else np.empty(client_table.shape)
         matrix.draw(seeded(seed, _MATRICES, matrix.client_id), drawn)
         if drawn is not client_table:
             client_table[:] = drawn
     return _observe(table, truth, noise_variance, lambda i: seeded(seed, _NOISE, i))
 
 
-def _check_precision(dtype: DTypeLike) -> type[np.float32] | type[np.float64]:
+def _check_precision(dtype: DTypeLike) -> np.dtype[Any]:
     """Return float32 or float64 by any of its names, or raise a ValueError."""
     try:
         return _PRECISIONS[np.dtype(dtype).name]

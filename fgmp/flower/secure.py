@@ -19,7 +19,9 @@ from ..updates import Message, Rejected
 from .client import mask_purpose
 from .records import Fields, Reply, parse_reply
 
-AlterUpload = Callable[[int, Array], Any]  # what a fault makes of the upload at a position
+AlterUpload = Callable[
+    [int, Array], Array | Rejected | None
+]  # what a fault makes of the upload at a position
 
 
 class AskingTransport(Transport):
@@ -136,7 +138,7 @@ class SecureSession:
             unmasked.total, unmasked.uploaded, unmasked.bytes_up, unmasked.bytes_down, rejected
         )
 
-    def carry(self, request: Request) -> dict[int, Any]:
+    def carry(self, request: Request) -> dict[int, _Part]:
         """Carry one trip to clients, and return the replies that can be used, by position."""
         questions = {
             int(self.cohort[position]): self._question(request, position)
@@ -164,7 +166,7 @@ class SecureSession:
         self.reasons.update(dict.fromkeys(withheld, "withheld"))
         return chosen
 
-    def _question(self, request: Request, position: int) -> dict[str, Any]:
+    def _question(self, request: Request, position: int) -> dict[str, object]:
         """Return what a client receives in a trip."""
         keys = {"public_keys": list(request.keys)} if request.keys else {}
         return {
@@ -179,7 +181,7 @@ class SecureSession:
             **keys,
         }
 
-    def _parse(self, request: Request, position: int, reply: Reply) -> Any:
+    def _parse(self, request: Request, position: int, reply: Reply) -> _Part | Rejected:
         """Return a client's part in a trip, or `Rejected`."""
         if request.trip == "masked_input":
             return self._arrived(position, parse_reply(reply, self._upload))
@@ -218,6 +220,9 @@ class _Upload(NamedTuple):
 
     vector: Array
     unopened: list[int]
+
+
+_Part = _Upload | list[bytes]  # a client's part in a trip
 
 
 def _texts(reply: Reply, count: int) -> list[bytes]:
