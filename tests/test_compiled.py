@@ -497,7 +497,8 @@ def test_columns_nearly_alike_in_units_far_apart_cost_no_accuracy():
         products = kernels.AtomProducts(np.empty((0, 0)), np.empty(0))
         start = np.arange(3), truth / 2
         task = kernels.Pursuit(2, counted, products, *start, supports, values, counts)
-        kernels.pursuit_loop(0, 5, rows, stream, task)
+        given = 0, 5, rows, stream, task
+        kernels.pursuit_loop.compiled_for(*given)(*given)
     assert (counts == 3).all() and (supports == np.arange(3)).all()
     assert np.abs(values / truth - 1).max() <= 1e-11
 
@@ -524,7 +525,7 @@ def filled(loop, dtype=float):
     out = np.zeros(3, dtype)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        loop(0, 2, out)
+        loop.compiled_for(0, 2, out)(0, 2, out)
     assert out.tolist() == [7, 7, 0] and all(w.category is fgmp.AdviceWarning for w in caught)
     return [str(w.message) for w in caught]
 
@@ -632,7 +633,7 @@ def test_whoever_waits_at_a_terminal_is_told_why(terminal, monkeypatch, cache, c
     loop = compilation.CompiledLoop(fill)
     compile_, waits = loop.compiled.compile, compilation.threading.Event()
     monkeypatch.setattr(loop.compiled, "compile", lambda types: waits.wait(0.5) or compile_(types))
-    loop(0, 2, np.zeros(3))
+    loop.compiled_for(0, 2, np.zeros(3))
     assert ("compiling its loops" in capsys.readouterr().err) is terminal
 
 

@@ -39,10 +39,6 @@ class CompiledLoop:
         except RuntimeError:  # Numba found no folder for its cache, and could make none
             self.compiled = numba.njit(function, nogil=True)
 
-    def __call__(self, *arguments: Any) -> None:
-        """Run the loop, compiled first if these types are new."""
-        self.compiled_for(*arguments)(*arguments)
-
     def compiled_for(self, *arguments: Any) -> Callable[..., None]:
         """Return the loop compiled, or loaded, for arguments of these types."""
         types = _types_of(arguments)

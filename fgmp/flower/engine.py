@@ -53,7 +53,7 @@ def on_engine(serve: Callable[[Any], Any], app: Any, n_clients: int, processes: 
     n_clients = check_integer("n_clients", n_clients)
     processes = check_integer("processes", processes)
     outcome: Future[Any] = Future()
-    with _environment(_ENVIRONMENT), _without_warnings_in_the_log():
+    with _surroundings():
         with needs("federation on Flower", FLOWER):
             from flwr.serverapp import ServerApp
             from flwr.simulation import run_simulation
@@ -79,26 +79,19 @@ def on_engine(serve: Callable[[Any], Any], app: Any, n_clients: int, processes: 
 
 
 @contextmanager
-def _without_warnings_in_the_log() -> Iterator[None]:
-    """Log errors only: in a notebook Ray warns that other packages would be of use to it."""
-    before = logging.root.manager.disable
+def _surroundings() -> Iterator[None]:
+    """Set the variables that the engine's processes inherit, and log errors only.
+
+    In a notebook Ray warns that other packages would be of use to it. Afterwards all is as before.
+    """
+    variables = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    disabled = logging.root.manager.disable
+    os.environ.update(_ENVIRONMENT)
     logging.disable(logging.WARNING)
     try:
         yield
     finally:
-        logging.disable(before)
-
-
-@contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set environment variables for a run: the engine's processes inherit them."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        logging.disable(disabled)
+        for name in _ENVIRONMENT:
+            os.environ.pop(name, None)
+        os.environ.update(variables)
