@@ -394,13 +394,7 @@ def cohort_pursuit(
                 is_member[0, support[j]] = True
             if not merge(r, task.counted, task.products, is_member, is_merged):
                 break
-            merged = np.empty(n, np.int64)
-            n_merged = 0
-            for j in range(n):  # few are, so that a branch is faster than `atoms_in_use`
-                if is_merged[0, j]:
-                    merged[n_merged] = j
-                    n_merged += 1
-            merged = merged[:n_merged]
+            merged = atoms_in_use(is_merged)
 
             # b = argmin f_i over the span of the atoms of Gamma-hat.
             solution = np.empty((1, len(merged)), A.dtype)
@@ -603,8 +597,9 @@ def atoms_in_use(is_used: Array) -> IndexArray:
     atoms = np.empty(n, np.int64)
     count = 0
     for j in range(n):
-        atoms[count] = j
-        count += is_used_somewhere[j]
+        if is_used_somewhere[j]:  # few are, so that a branch is faster than a sum
+            atoms[count] = j
+            count += 1
     return atoms[:count]
 
 
