@@ -94,7 +94,7 @@ FEDERATIONS = {
     ),
     r"As\[0\] has 40 masked values": lambda: arrays([np.ma.masked_array(X, mask=True)], [Y]),
     r"As\[0\] is a list; expected an array": lambda: arrays([[*X.tolist(), [4321.0]]], [Y]),
-    r"As is one sparse matrix; expected a sequence of matrices": lambda: arrays(
+    r"^As is one matrix; expected a sequence of matrices, one for": lambda: arrays(
         sparse.csr_array(X)
     ),
     r"^As is one matrix; expected a sequence of matrices, one for each client": lambda: arrays(

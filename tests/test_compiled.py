@@ -613,7 +613,7 @@ def test_a_loop_that_cannot_be_compiled_is_said_once_and_the_run_goes_on(name, m
         def compiled_for(self, *given):
             raise RuntimeError("LLVM")
 
-    monkeypatch.setattr(dispatch, "_FAILED_LOOPS", set())
+    monkeypatch.setattr(dispatch, "_FAILED_LOOPS", {})
     loop = "pursuit_loop" if name == "pursuit" else "descent_loop"
     monkeypatch.setattr(kernels, loop, Failing())
     with pytest.warns(fgmp.AdviceWarning, match=r"does not work \(RuntimeError: LLVM\)") as caught:

@@ -76,10 +76,6 @@ def stacked_features(As: Any, matrices: Sequence[Any], targets: Sequence[Array])
 
 def check_sequences(As: Any, ys: Any) -> tuple[list[Any], list[Any]]:
     """Return what came for each client as two lists of equal length, or raise a ValueError."""
-    if sparse.issparse(As):
-        raise ValueError(
-            "As is one sparse matrix; expected a sequence of matrices, one for each client"
-        )
     if _is_one_matrix(As):
         raise ValueError(
             "As is one matrix; expected a sequence of matrices, one for each client ([A] for one)"
@@ -138,18 +134,15 @@ def _is_one_matrix(As: Any) -> bool:
 def _check_block(As: Any) -> Array | None:
     """Return one array of the matrices of all clients, not copied, or None if `As` is none.
 
-    It is checked in one pass. None is also returned if a number is not finite, so that the check
-    of each client can name it.
+    It is checked in one pass. None is also returned if that fails, so that the check of each client
+    can name it.
     """
     if type(As) is not np.ndarray or As.ndim != 3 or not As.size:
         return None
-    if As.dtype.kind not in "fiub":
+    try:
+        return np.ascontiguousarray(check_array("As", As))
+    except ValueError:
         return None
-    with np.errstate(over="ignore", invalid="ignore"):
-        is_finite = np.isfinite(As.sum())
-    if not is_finite:
-        return None
-    return np.ascontiguousarray(check_array("As", As))
 
 
 def _check_matrix(name: str, features: Any) -> Any:

@@ -93,10 +93,9 @@ def make_sparse_regression(
     precision = _check_precision(dtype)
     table = np.empty((len(matrices), *matrices[0].shape), precision)
     for matrix, client_table in zip(matrices, table, strict=True):
-        drawn = client_table if precision == np.float64 else np.empty(client_table.shape)
+        drawn = np.empty(client_table.shape)
         matrix.draw(seeded(seed, _MATRICES, matrix.client_id), drawn)
-        if drawn is not client_table:
-            client_table[:] = drawn
+        client_table[:] = drawn
     return _observe(table, truth, noise_variance, lambda i: seeded(seed, _NOISE, i))
 
 

@@ -73,7 +73,9 @@ def photo_clip(n_frames: int = 120, height: int = 240, width: int = 320) -> Grey
         angle = 2 * np.pi * t / _PERIOD
         x = width * (0.5 + 0.32 * np.cos(angle))
         y = height * (0.5 + 0.15 * np.sin(2 * angle))
-        clip[t] = _draw_flower(background, flower, x, y)
+        grey = _move(flower.grey, height, width, x, y)
+        mask = _move(flower.mask, height, width, x, y)
+        clip[t] = background * (1 - mask) + grey
     return np.clip(clip, 0, 1, out=clip)
 
 
@@ -87,14 +89,6 @@ def _background_and_flower(height: int, width: int) -> tuple[Grey, Flower]:
     background = _to_pixels(ImageOps.fit(china, (width, height), Image.Resampling.LANCZOS))
     flower = _cut_flower(load_sample_image("flower.jpg") / 255, round(_FLOWER_HEIGHT * height))
     return background, flower
-
-
-def _draw_flower(background: Grey, flower: Flower, x: float, y: float) -> Grey:
-    """Return the background with the flower's centre at (x, y), which may be between pixels."""
-    height, width = background.shape
-    grey = _move(flower.grey, height, width, x, y)
-    mask = _move(flower.mask, height, width, x, y)
-    return background * (1 - mask) + grey
 
 
 def _move(image: Image.Image, height: int, width: int, x: float, y: float) -> Grey:

@@ -27,7 +27,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cache, partial
 from itertools import pairwise
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,8 +53,8 @@ _FEW_MULTIPLICATIONS = 1e5
 # faster (measured: 1.0 times the kernel's time with tau = 50, 0.6 with 100, 0.3 with 400).
 _MOST_SOLVED = 50
 
-# The names of loops that could not be compiled in this process, so that each is tried once.
-_FAILED_LOOPS: set[str] = set()
+# The loops that could not be compiled in this process, with the reason: each is tried once.
+_FAILED_LOOPS: dict[str, str] = {}
 
 _thread_pool = cache(ThreadPoolExecutor)
 if hasattr(os, "register_at_fork"):  # a child process has none of its parent's threads
@@ -307,8 +306,7 @@ def _run_loop(
     The parts have about as many rows each; `multiplications` is the number of them for a row.
     Return False, before anything is computed, if the loop cannot be compiled.
     """
-    kernels = _load_kernels()
-    if kernels is None or name in _FAILED_LOOPS:
+    if name in _FAILED_LOOPS:
         return False
 
     federation = clients.federation
@@ -327,17 +325,28 @@ def _run_loop(
     streams = call.streams
     stream = RandomStream(streams.key, streams.CLIENT, call.exchange_index, call.round)
 
-    most_threads = kernels.numba.config.NUMBA_NUM_THREADS
+    try:  # in this thread, so that a warning reaches the user; the others find it compiled
+        import numba
+
+        from . import kernels
+
+        loop = getattr(kernels, name).compiled_for(0, len(cohort), data, stream, *arguments)
+    except Exception as error:  # Numba, or LLVM below it, may raise anything
+        reason = f"{type(error).__name__}: {error}"
+        if reason not in _FAILED_LOOPS.values():
+            warn_user(
+                f"Numba is installed and does not work ({reason}); the run goes on with the "
+                "reference implementation, more slowly. What helps: install it anew, or "
+                'fgmp.backend("reference"), which does not import it',
+                of_machine=True,
+            )
+        _FAILED_LOOPS[name] = reason
+        return False
+
+    most_threads = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     is_long = multiplications * n_rows.sum() >= _FEW_MULTIPLICATIONS
     bounds = _bounds_of_parts(n_rows, min(most_threads, len(cohort)) if is_long else 1)
     (first, last), *others = pairwise(bounds)
-    try:  # in this thread, so that a warning reaches the user; the others find it compiled
-        loop = getattr(kernels, name).compiled_for(first, last, data, stream, *arguments)
-    except Exception as error:  # Numba, or LLVM below it, may raise anything
-        _warn_that_numba_fails(error)
-        _FAILED_LOOPS.add(name)
-        return False
-
     pool = _thread_pool(most_threads)
     tasks = [
         pool.submit(copy_context().run, loop, start, stop, data, stream, *arguments)
@@ -355,23 +364,3 @@ def _bounds_of_parts(n_rows: IndexArray, n_parts: int) -> list[int]:
     shares = rows_so_far[-1] * np.arange(1, n_parts) / n_parts
     inner = np.searchsorted(rows_so_far, shares, side="right")
     return [0, *inner.tolist(), len(n_rows)]
-
-
-@cache
-def _load_kernels() -> ModuleType | None:
-    """Return the module of the loops, or None, with one warning, if Numba cannot be imported."""
-    try:
-        from . import kernels
-    except Exception as error:  # of another version of NumPy, or damaged: it may raise anything
-        _warn_that_numba_fails(error)
-        return None
-    return kernels
-
-
-def _warn_that_numba_fails(error: Exception) -> None:
-    warn_user(
-        f"Numba is installed and does not work ({type(error).__name__}: {error}); the run goes on "
-        "with the reference implementation, more slowly. What helps: install it anew, or "
-        'fgmp.backend("reference"), which does not import it',
-        of_machine=True,
-    )

@@ -136,6 +136,8 @@ class OverFlower(AskingTransport):
         check_number("wait_for", wait_for, at_least=0)
 
         self._mailbox = Mailbox(grid)
+        self.missing = self._mailbox.missing  # sets that the mailbox changes in place
+        self.silent = self._mailbox.silent
         self._meeting = Meeting(self._ask_together)
         self._run: dict[str, str] = {}  # of the method: what the first question of a run brings
         self._arrays: Mapping[str, Array] = {}
@@ -144,16 +146,6 @@ class OverFlower(AskingTransport):
         nodes = self._wait_for_nodes(n_clients, wait_for)
         reports = self._reports(nodes, loss, max(wait_for, self.deadline))
         self._admit(reports, loss, n_clients, most_rows)
-
-    @property
-    def missing(self) -> set[int]:
-        """The nodes that had no readable reply when they were last polled."""
-        return self._mailbox.missing
-
-    @property
-    def silent(self) -> set[int]:
-        """The nodes that have missed a deadline and are not waited for until they reply."""
-        return self._mailbox.silent
 
     def _wait_for_nodes(self, n_clients: int, wait_for: float) -> list[int]:
         """Return the nodes of the grid once there are enough."""
