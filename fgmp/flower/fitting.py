@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 
@@ -596,8 +596,6 @@ class _Sites(OverFlower):
         What the clients are asked for.
     """
 
-    loss: GLMLoss
-
     def __init__(
         self,
         estimator: SparseLinear,
@@ -742,7 +740,7 @@ class _Sites(OverFlower):
         }
         other = self.with_settings(
             settings,
-            loss=loss_of_view(self.info.loss, standardization),
+            loss=loss_of_view(cast(GLMLoss, self.info.loss), standardization),
             n_features=self.info.n_features + n_intercepts,
             n_rows=[max(n_rows, 1) for n_rows in rows],
             weights=np.array(rows) / sum(rows),
