@@ -6,6 +6,7 @@ The functions at the end say of features of any kind how they are stored.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +18,7 @@ from scipy.sparse.linalg import LinearOperator
 FloatArray = NDArray[np.floating[Any]]
 
 
+@dataclass(eq=False, repr=False)
 class SparseFeatures:
     """The features A = S - u c' of a client, with S sparse and u c' never formed.
 
@@ -34,17 +36,14 @@ class SparseFeatures:
         c.
     """
 
+    stored: Any
+    left: FloatArray | None = None
+    centre: FloatArray | None = None
+
     __array_ufunc__ = None  # makes `ndarray @ features` call `__rmatmul__`
 
-    def __init__(
-        self,
-        stored: Any,
-        left: FloatArray | None = None,
-        centre: FloatArray | None = None,
-    ) -> None:
-        self.stored = _canonical_csr(stored)
-        self.left = left
-        self.centre = centre
+    def __post_init__(self) -> None:
+        self.stored = _canonical_csr(self.stored)
 
     def __repr__(self) -> str:
         return f"SparseFeatures(shape {self.shape}, {self.stored.nnz} stored)"

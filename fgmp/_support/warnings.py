@@ -9,15 +9,17 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .validation import check_integer
+
+Value = TypeVar("Value")
 
 # A run has risen from its best objective if it gave back more than this share of what it had
 # gained, and more than rounding of the objective at the start.
@@ -105,14 +107,19 @@ def _first_frame_outside(frame: FrameType, level: int = 0) -> tuple[FrameType, i
 
 
 @contextmanager
-def suppress_advice() -> Iterator[None]:
-    """Give no advice in this context and thread, because the caller gives it or follows it."""
-    before = _is_advice_suppressed.get()
+def _holding(variable: ContextVar[Value], value: Value) -> Iterator[None]:
+    """Give a variable a value in this context and thread, within a block."""
+    before = variable.get()
     try:  # before anything is set: Ctrl-C may come between two lines
-        _is_advice_suppressed.set(True)
+        variable.set(value)
         yield
     finally:
-        _is_advice_suppressed.set(before)
+        variable.set(before)
+
+
+def suppress_advice() -> AbstractContextManager[None]:
+    """Give no advice in this context and thread, because the caller gives it or follows it."""
+    return _holding(_is_advice_suppressed, True)
 
 
 @contextmanager
@@ -122,14 +129,9 @@ def collect_warnings(*, with_advice: bool = False) -> Iterator[list[str]]:
     The caller says once what many repetitions of its work would say, at the line of its own caller,
     or where it prints. Advice is suppressed unless it is asked for.
     """
-    before = _collected.get()
     messages: list[str] = []
-    try:
-        _collected.set(messages)
-        with nullcontext() if with_advice else suppress_advice():
-            yield messages
-    finally:
-        _collected.set(before)
+    with _holding(_collected, messages), nullcontext() if with_advice else suppress_advice():
+        yield messages
 
 
 def advise_once(topic: str, message: str) -> None:

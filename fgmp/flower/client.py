@@ -153,21 +153,14 @@ def app_of(site: "Site", mods: Sequence[Any]) -> Any:
             return FlowerMessage(site.answer(message.content, context), reply_to=message)
         except Exception as error:
             logging.getLogger("fgmp.flower").exception("no reply to a question of the server")
-            reported = _reported(error)
+            words = f"{error}; " if isinstance(error, PublicError) else ""
+            reported = f"{type(error).__name__} at the client; {words}its log says more"
         # Raised outside of the `except`, so that the error has no context to quote rows from.
         raise RuntimeError(reported)
 
     for register in (app.query, app.train, app.evaluate):
         register()(reply)
     return app
-
-
-def _reported(error: Exception) -> str:
-    """Return what the server learns of an error."""
-    words = "its log says more"
-    if isinstance(error, PublicError):
-        words = f"{error}; {words}"
-    return f"{type(error).__name__} at the client; {words}"
 
 
 class _Computed(NamedTuple):

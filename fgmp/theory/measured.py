@@ -86,8 +86,7 @@ def restricted_constants(
     >>> round(constants.lower, 6) + 0.0, round(constants.upper, 6)
     (0.0, 1.0)
     """
-    pencil = _pencil(B, weights, dictionary)
-    sparsity = _check_sparsity(sparsity, pencil)
+    pencil, sparsity = _checked_pencil(B, sparsity, weights, dictionary)
     supports = _all_supports(len(pencil.hessian), sparsity)
     ends = _extreme_eigenvalues(pencil, supports)
     return RestrictedConstants(lower=float(ends[:, 0].min()), upper=float(ends[:, 1].max()))
@@ -118,8 +117,7 @@ def inner_restricted_constants(
     >>> inner.lower > exact.lower - 1e-12, inner.upper < exact.upper + 1e-12
     (True, True)
     """
-    pencil = _pencil(B, weights, dictionary)
-    sparsity = _check_sparsity(sparsity, pencil)
+    pencil, sparsity = _checked_pencil(B, sparsity, weights, dictionary)
     n_supports = check_integer("n_supports", n_supports)
     n = len(pencil.hessian)
     generator = np.random.default_rng(0)
@@ -162,8 +160,7 @@ def outer_restricted_constants(B: ArrayLike, sparsity: int) -> RestrictedConstan
     >>> outer.lower < exact.lower + 1e-12, outer.upper > exact.upper - 1e-12
     (True, True)
     """
-    pencil = _pencil(B)
-    sparsity = _check_sparsity(sparsity, pencil)
+    pencil, sparsity = _checked_pencil(B, sparsity)
     hessian = pencil.hessian
     diagonal = hessian.diagonal()
     off_diagonal = np.sort(np.abs(hessian - np.diag(diagonal)), axis=1)[:, ::-1]
@@ -599,10 +596,13 @@ class _Pencil(NamedTuple):
     gram: Array | None
 
 
-def _pencil(
-    B: ArrayLike, weights: ArrayLike | None = None, dictionary: Atoms | None = None
-) -> _Pencil:
-    """Return the pencil of B' diag(w) B / m, or raise a ValueError if arguments do not fit."""
+def _checked_pencil(
+    B: ArrayLike,
+    sparsity: int,
+    weights: ArrayLike | None = None,
+    dictionary: Atoms | None = None,
+) -> tuple[_Pencil, int]:
+    """Return the pencil of B' diag(w) B / m and the sparsity; a ValueError if arguments do not fit."""
     rows = check_array("B", B, ndim=2)
     if 0 in rows.shape:
         raise ValueError(f"B has shape {rows.shape}; expected at least one row and one column")
@@ -619,12 +619,9 @@ def _pencil(
         raise ValueError(
             f"weights is {w.min():g} at least once; expected one of at least 0 for each row of B"
         )
-    return _Pencil(rows.T @ (rows * w[:, None]) / m, gram)
-
-
-def _check_sparsity(sparsity: int, pencil: _Pencil) -> int:
+    pencil = _Pencil(rows.T @ (rows * w[:, None]) / m, gram)
     n = len(pencil.hessian)
-    return check_integer("sparsity", sparsity, at_most=n, why="the number of columns")
+    return pencil, check_integer("sparsity", sparsity, at_most=n, why="the number of columns")
 
 
 def _check_n_supports(n: int, sparsity: int, most: int) -> None:
@@ -637,15 +634,13 @@ def _check_n_supports(n: int, sparsity: int, most: int) -> None:
         )
 
 
-def _all_supports(n: int, sparsity: int) -> IndexArray:
-    """Return all supports of a size in lexical order; a ValueError if they are too many."""
-    _check_n_supports(n, sparsity, MOST_SUPPORTS)
-    return _enumerated(n, sparsity)
-
-
 @lru_cache(maxsize=2)
-def _enumerated(n: int, sparsity: int) -> IndexArray:
-    """Return all supports of a size; the last sizes are kept, as all clients have the same."""
+def _all_supports(n: int, sparsity: int) -> IndexArray:
+    """Return all supports of a size in lexical order; a ValueError if they are too many.
+
+    Those of the last sizes are kept, as all clients have the same.
+    """
+    _check_n_supports(n, sparsity, MOST_SUPPORTS)
     supports = _next_supports(combinations(range(n), sparsity), sparsity)
     supports.flags.writeable = False
     return supports
