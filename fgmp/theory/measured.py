@@ -602,7 +602,7 @@ def _checked_pencil(
     weights: ArrayLike | None = None,
     dictionary: Atoms | None = None,
 ) -> tuple[_Pencil, int]:
-    """Return the pencil of B' diag(w) B / m and the sparsity; a ValueError if arguments do not fit."""
+    """Return the pencil of B' diag(w) B / m and the sparsity, or raise a ValueError."""
     rows = check_array("B", B, ndim=2)
     if 0 in rows.shape:
         raise ValueError(f"B has shape {rows.shape}; expected at least one row and one column")
