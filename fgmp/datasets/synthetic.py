@@ -26,7 +26,7 @@ from ..sparse_model import Array
 # Psi is read from memory so often that this takes as long as the random numbers.
 _BLOCK_ROWS = 32
 
-_PRECISIONS: dict[str, np.dtype[Any]] = {name: np.dtype(name) for name in ("float32", "float64")}
+_PRECISIONS = {name: np.dtype(name) for name in ("float32", "float64")}
 
 # The purposes of random numbers: each has its own stream of the seed.
 _TRUTH, _MEANS, _MATRICES, _NOISE = range(4)

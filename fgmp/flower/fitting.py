@@ -125,7 +125,7 @@ def table_app(
             filled = fill_small_cells(_raw_table(plan, read_X), plan.names, least)
             X = _columns_of_numbers(filled.table, settings)
 
-        if settings["dtype"] is None:
+        if "dtype" not in settings:
             columns = X
             names = settings["features"]
             if plan is not None:
@@ -153,7 +153,7 @@ def table_app(
 def _check_min_rows(settings: Mapping[str, Any], method: Method | None, least: int) -> None:
     """Raise an error if a server lets sums rest on fewer rows than the client does."""
     asked = [settings["min_rows"]]
-    if settings["fold"] is not None:
+    if settings.get("fold") is not None:
         asked.append(Fold(*settings["fold"]).min_rows)
     if isinstance(method, (OfPredictions, HeldOutLosses)):
         asked.append(method.min_rows)
@@ -176,10 +176,10 @@ def _raw_table(plan: EncodingPlan, X: Any) -> RawTable:
 
 def _columns_of_numbers(table: RawTable, settings: Mapping[str, Any]) -> Array:
     """Return what a question is about: one column for each name, what means are of, or all."""
-    encoding: Encoding | None = from_json(settings["encoding"])
-    if encoding is not None:
+    if "encoding" in settings:
+        encoding: Encoding = from_json(settings["encoding"])
         return encoding.encode(table)
-    if settings["levels"] is not None:
+    if "levels" in settings:
         return table.statistics({index: levels for index, levels in settings["levels"]})
     return table.numbers()
 
@@ -611,19 +611,14 @@ class _Sites(OverFlower):
         is_private = estimator.private is not None
         self.min_rows = 1 if is_private else estimator.min_rows
         self.plan = plan_of(names, estimator.categories, estimator.missing)
+        # What is agreed on later is added then: levels and encoding, units, fold and precision.
         settings = {
             "plan": to_json(self.plan)[0],
-            "levels": None,
-            "encoding": "null",
             "features": names,
             "classes": labels,
-            "keys": None,
             "loss": loss_name,
             "min_rows": self.min_rows,
             "sums_in_the_open": not is_private and not estimator.secure,
-            "units": None,
-            "fold": None,
-            "dtype": None,
         }
         loss = loss_of(labels, loss_name)
         super().__init__(grid, loss, n_clients, settings=settings, **options)
@@ -696,7 +691,7 @@ class _Sites(OverFlower):
 
     def for_method(self, method: Method) -> Self:
         """Return the transport for a method; first report what the clients are asked for."""
-        fold = json.loads(self.settings)["fold"]
+        fold = json.loads(self.settings).get("fold")
         prefix = "" if fold is None else f"without {Fold(*fold)}: "
         stage = prefix + words_on(method).description
         self.report(stage)
