@@ -94,7 +94,7 @@ def test_rows_that_resamples_hold_out_are_those_of_the_fit():
     grid = grid_of_tables(X, y, np.random.default_rng(0).permutation(len(y)) % 4)
     bootstrap_over(model, grid, 4, 2, random_state=5, report=lambda line: None)
     settings = [json.loads(asked["settings"]) for _, asked in grid.parts if "settings" in asked]
-    folds = {tuple(each["fold"]) for each in settings if each["fold"] is not None}
+    folds = {tuple(each["fold"]) for each in settings if each.get("fold") is not None}
     seed = int(np.random.RandomState(0).randint(2**31 - 1))
     assert folds == {(number, 2, seed, 5) for number in range(2)}
 
