@@ -296,6 +296,27 @@ def test_groups_without_an_own_intercept_are_warned_of_by_all_that_takes_groups(
         GROUPED[how](model, X, y, groups)
 
 
+@pytest.mark.parametrize("secure", [False, True])
+def test_common_intercept_of_numbers_is_the_mean_over_the_rows(secure):
+    """As dummy columns have it; it follows from the means of stage 1, so masks ask nothing more."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((300, 3)) + [1, 0, 20]
+    groups = rng.integers(6, size=300)
+    weights = rng.integers(1, 4, 300)
+    y = X @ [1, -2, 0.5] + 5 * groups + rng.standard_normal(300)
+    roots = np.sqrt(weights)[:, None]
+    table = np.column_stack([X, groups[:, None] == np.arange(6)])
+    slopes = np.linalg.lstsq(table * roots, y * roots[:, 0], rcond=None)[0]
+
+    options = {"fit_intercept": "per_group", "C": np.inf, "secure": secure}
+    model = fgmp.FedGradMPRegressor("all", **options).fit(X, y, groups, weights)
+    expected = np.average(slopes[3:][groups], weights=weights)
+    assert model.intercept_ == pytest.approx(expected, rel=1e-9)
+    assert len(model.exchanges_) == 4 + (not secure)  # units, refit, errors, a look at the units
+    if not secure:
+        np.testing.assert_allclose(list(model.intercepts_.values()), slopes[3:], rtol=1e-9)
+
+
 def test_groups_whose_intercepts_masks_keep_are_warned_of():
     """They get the common one, until the model has theirs."""
     model, X, y, groups = fitted("two classes", secure=True)

@@ -1,4 +1,4 @@
-"""Sums over clients that a fit needs beside its rounds: moments, losses on folds, mean residuals.
+"""Sums over clients that a fit needs beside its rounds: moments, and losses on folds.
 
 Each is a `ClientSums`: a declaration of what a client adds, in which shape, what follows from the
 mean, and in which words a person is told of it.
@@ -432,46 +432,6 @@ def with_equal_scores(scores: Array) -> Array:
     """Return mean losses of which those that differ by rounding alone are equal."""
     rounding = _ROUNDING_OF_SCORES * np.abs(scores).min() + _LAST_BITS * np.abs(scores).max()
     return with_exact_ties(scores, float(rounding))
-
-
-@dataclass(frozen=True)
-class MeanResiduals(ClientSums):
-    """The mean residual of each client for one model, which is its intercept.
-
-    The message is the coefficients, in the units of the data. An update has the residual at the
-    index of the client, and a one there, whose sum is the weight of the client. With one index for
-    all clients the sums reveal only the mean over the clients.
-
-    Parameters
-    ----------
-    n_indices : int
-        The number of clients, or 1.
-    level, unit : float
-        Residuals are sent as (residual - level) / unit.
-    """
-
-    n_indices: int
-    level: float
-    unit: float
-
-    description: ClassVar[str] = "intercepts of the sites"
-    form: ClassVar[str] = "the mean residual"
-    counts: ClassVar[Counts] = Counts.ROWS
-
-    def sums(self) -> Sequence[Sum]:
-        """Return one sum, of residuals and ones."""
-        return [Sum(self.residuals, (2, self.n_indices))]
-
-    def residuals(self, client: Client, message: State) -> Array:
-        """Return the mean residual of a client and a one, at its index."""
-        (model,) = message
-        targets, weights, _ = split_weights(client)
-        residual = weights @ (targets - client.predictions(model)) / len(targets)
-        update = np.zeros((2, self.n_indices))
-        index = client.client_id if self.n_indices > 1 else 0
-        update[0, index] = (residual - self.level) / self.unit
-        update[1, index] = 1
-        return update
 
 
 class BeyondRange(ValueError):

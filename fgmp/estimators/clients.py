@@ -101,11 +101,6 @@ class Standardization:
         """Return the fields by name, for JSON."""
         return asdict(self)
 
-    @property
-    def has_features(self) -> bool:
-        """Whether any column can be selected."""
-        return bool(self.factors.any())
-
     def of_features(self, X: Any, centre: Array, out: Array | None = None) -> Any:
         """Return features in these units, of the precision of X, sparse if X is sparse.
 

@@ -241,7 +241,6 @@ def coefficient_covariance(
     session: Session,
     clients: StandardizedClients,
     model: SparseModel,
-    stats: StandardizationStats,
     ridge: float,
 ) -> Covariance | None:
     """Return the covariance of a refitted model, from one exchange; None if nothing is summed.
@@ -254,14 +253,12 @@ def coefficient_covariance(
         All rows.
     model : SparseModel
         The refitted model, in common units.
-    stats : StandardizationStats
-        What stage 1 found.
     ridge : float
         The ridge of the refit.
     """
     settings = session.settings
     columns, _ = _columns_and_outputs(model, settings)
-    varies = np.append(stats.standardization.factors != 0, True)[columns]
+    varies = np.append(clients.units.factors != 0, True)[columns]
     model = replace(model, support=model.support[varies], values=model.values[varies])
     if not 0 < len(model.support) <= MAX_COEFFICIENTS:
         return None
@@ -280,7 +277,7 @@ def coefficient_covariance(
     )
     state = session.query(method, clients.transport, (model,))
     pooled = method.pooled(state)
-    return _covariance(pooled, model, stats, settings, ridge, why_not)
+    return _covariance(pooled, model, clients.stats, settings, ridge, why_not)
 
 
 def _columns_and_outputs(model: SparseModel, settings: FitSettings) -> tuple[Array, Array]:

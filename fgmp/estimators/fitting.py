@@ -20,13 +20,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._support.warnings import warn_user
-from ..method import Transport
 from ..shared_support.newton import SupportState
 from ..sparse_model import Array, SparseModel
 from .covariance import Covariance, coefficient_covariance
 from .newton_steps import first_steps
-from .own_intercepts import common_intercept, intercepts_by_newton
-from .refit import RefittedModel, intercepts_from_means, refit_model, with_total_costs
+from .own_intercepts import common_intercept, intercepts_by_newton, intercepts_of_clients
+from .refit import RefittedModel, refit_model
 from .selection_path import (
     EliminationPath,
     InitialSize,
@@ -40,12 +39,12 @@ from .selection_path import (
     paths_from,
     score_path,
     select_features,
+    standardized_clients,
     support_state,
-    units_without,
 )
-from .session import Session
+from .session import TOTALS, Session
 from .settings import FitSettings
-from .standardization import StandardizationStats, standardization_stats, unstandardized
+from .standardization import unstandardized
 from .unit_check import UnusualColumn, compare_units
 
 # The last step of a common intercept that a fit goes on from promises less, in the mean loss of a
@@ -109,50 +108,36 @@ def fit_model(session: Session, grid: Sequence[int]) -> FittedModel:
 def _fit_exactly(session: Session, grid: Sequence[int]) -> FittedModel:
     """Run all stages; those that do not wait for one another run together."""
     settings = session.settings
-    rows = session.clients.transport()
     size = None
     if settings.parameters.sparsity != "all":
         size = initial_size(settings, grid)
     folds = folds_of(session)
-    units = [partial(standardization_stats, clients=rows)]
-    units += [partial(units_without, fold=fold) for fold in folds]
-    stats, *of_folds = session.together(units)
-    if folds and all(of_fold.is_constant.all() for of_fold in of_folds):
+    units = [partial(standardized_clients, fold=fold) for fold in (None, *folds)]
+    clients, *of_folds = session.together(units)
+    if folds and all(of_fold.stats.is_constant.all() for of_fold in of_folds):
         raise ValueError(
             f"n_folds is {len(folds)}, and no fold leaves rows to learn from; expected more of "
             "either"
         )
 
-    middle: list[Any] = [partial(_begin, stats=stats, size=size, grid=grid)]
+    middle: list[Any] = [partial(_begin, clients=clients, size=size, grid=grid)]
     if folds:
-        fits = [
-            partial(fit_without, fold=fold, stats=of_fold, grid=grid, size=size)
-            for fold, of_fold in zip(folds, of_folds, strict=True)
-        ]
-        score = partial(score_path, clients=rows, grid=grid, folds=folds, fits=fits)
-        middle.append(partial(score, target_unit=stats.standardization.target_unit))
+        fits = [partial(fit_without, clients=of_fold, grid=grid, size=size) for of_fold in of_folds]
+        score = partial(score_path, grid=grid, folds=folds, fits=fits)
+        middle.append(partial(score, target_unit=clients.units.target_unit))
     start, *scored = session.together(middle)
     choice = _Choice(grid[0], settings.C)
     if scored:
         choice = _Choice(scored[0].chosen, scored[0].chosen_C, scored[0])
     last: list[Any] = [
-        partial(_conclude, rows=rows, start=start, choice=choice),
-        partial(compare_units, clients=rows, stats=stats),
+        partial(_conclude, start=start, choice=choice),
+        partial(compare_units, clients=session.clients.transport(), stats=clients.stats),
     ]
-    end, unusual = session.together(last)
-    return FittedModel(
-        table=end.table,
-        intercepts=end.intercepts,
-        is_constant=stats.is_constant,
-        sparsity=choice.sparsity,
-        C=choice.C,
-        method="all" if size is None else size.method,
-        n_rounds=start.selected.n_rounds,
-        history=with_total_costs(end.history, session.totals),
-        cross_validation=choice.cross_validation,
-        covariance=end.covariance,
-        unusual=unusual,
-    )
+    fitted, unusual = session.together(last)
+    costs = {
+        name: np.append(fitted.history[name][:-1], float(session.totals[name])) for name in TOTALS
+    }
+    return replace(fitted, history=fitted.history | costs, unusual=unusual)
 
 
 def refit_without_ridge(session: Session, columns: Array) -> Covariance | None:
@@ -164,15 +149,14 @@ def refit_without_ridge(session: Session, columns: Array) -> Covariance | None:
         If there is none.
     """
     settings = session.settings
-    stats = standardization_stats(session, session.clients.transport())
-    clients = StandardizedClients(session.clients, stats.standardization)
+    clients = standardized_clients(session)
     model = all_features(clients)
     atoms = np.append(np.arange(settings.n_intercepts), settings.n_intercepts + columns)
     stays = np.isin(model.support // settings.n_outputs, atoms)
     model = replace(model, support=model.support[stays], values=model.values[stays])
     start = support_state(settings, model)
     refitted = refit_model(session, clients, start, {}, ridge=0.0, polish=True)
-    return coefficient_covariance(session, clients, refitted.model, stats, ridge=0.0)
+    return coefficient_covariance(session, clients, refitted.model, ridge=0.0)
 
 
 class _Choice(NamedTuple):
@@ -210,21 +194,19 @@ class _Paths(NamedTuple):
 class _Start(NamedTuple):
     """What stages 1 to 3 find on all rows."""
 
-    stats: StandardizationStats
     clients: StandardizedClients
     selected: SelectedFeatures
     paths: _Paths
 
 
 def _begin(
-    session: Session, stats: StandardizationStats, size: InitialSize | None, grid: Sequence[int]
+    session: Session, clients: StandardizedClients, size: InitialSize | None, grid: Sequence[int]
 ) -> _Start:
     """Run stages 2 and 3, which need no choice, on all rows; of all features there is no path."""
     settings = session.settings
-    clients = StandardizedClients(session.clients, stats.standardization)
     if size is None:
-        selected = SelectedFeatures(all_features(clients), {}, 0)
-        return _Start(stats, clients, selected, _Paths({}, {}))
+        selected = SelectedFeatures(all_features(clients), {}, 0, "all")
+        return _Start(clients, selected, _Paths({}, {}))
 
     selects_all = size.n_features >= settings.n_choices
     rounds = settings.few_rounds if selects_all else settings.rounds
@@ -237,8 +219,8 @@ def _begin(
         selected = select(session)
         paths = paths_of(session, model=selected.model)
     if settings.is_cross_validated:
-        clients = clients.without_table()  # beside the tables of the folds
-    return _Start(stats, clients, selected, paths)
+        clients = replace(clients)  # without its table, beside those of the folds
+    return _Start(clients, selected, paths)
 
 
 def _paths_on(
@@ -267,44 +249,41 @@ def _paths_on(
     return paths._replace(first_steps=dict(zip(candidates, states, strict=True)))
 
 
-class _End(NamedTuple):
-    """What stages 5 and 6 find."""
-
-    table: Array
-    intercepts: Array | None
-    covariance: Covariance | None
-    history: dict[str, Array]
-
-
-def _conclude(session: Session, rows: Transport, start: _Start, choice: _Choice) -> _End:
+def _conclude(session: Session, start: _Start, choice: _Choice) -> FittedModel:
     """Refit the model that was chosen; then ask for its errors and its intercepts together."""
     settings = session.settings
+    clients = start.clients
     polish = settings.parameters.polish or settings.parameters.sparsity == "all"
-    level = start.stats.standardization.null_intercept
+    level = clients.units.null_intercept
     refit: list[Any] = [partial(_refit, start=start, choice=choice, polish=polish)]
     if settings.asks_common_intercept and start.paths.by_strength:  # a model nearby has it nearly
         nearby = start.paths.start(settings, choice.C, choice.sparsity).model
-        table = start.stats.standardization.to_original_units(nearby)
-        nearly = partial(common_intercept, clients=rows, stats=start.stats, table=table)
-        refit.append(partial(nearly, start=level, tolerance=_ROUGHLY))
+        nearly = partial(common_intercept, clients=session.clients.transport(), stats=clients.stats)
+        table = clients.units.to_original_units(nearby)
+        refit.append(partial(nearly, table=table, start=level, tolerance=_ROUGHLY))
     refitted, *nearly_common = session.together(refit)
     if nearly_common:
         ((_, level),) = nearly_common
     last: list[Any] = [
-        partial(_in_original_units, rows=rows, stats=start.stats, model=refitted.model, level=level)
+        partial(_in_original_units, clients=clients, model=refitted.model, level=level)
     ]
     if polish and not settings.coefficients_only:
-        covariance_of = partial(
-            coefficient_covariance,
-            clients=start.clients,
-            model=refitted.model,
-            stats=start.stats,
-            ridge=settings.ridge(choice.C),
-        )
-        last.insert(0, covariance_of)
+        ridge = settings.ridge(choice.C)
+        covariance_of = partial(coefficient_covariance, clients=clients, model=refitted.model)
+        last.insert(0, partial(covariance_of, ridge=ridge))
     *covariances, (table, intercepts) = session.together(last)
-    covariance = covariances[0] if covariances else None
-    return _End(table, intercepts, covariance, refitted.history)
+    return FittedModel(
+        table=table,
+        is_constant=clients.stats.is_constant,
+        sparsity=choice.sparsity,
+        C=choice.C,
+        method=start.selected.method,
+        n_rounds=start.selected.n_rounds,
+        history=refitted.history,
+        cross_validation=choice.cross_validation,
+        intercepts=intercepts,
+        covariance=covariances[0] if covariances else None,
+    )
 
 
 def _refit(session: Session, start: _Start, choice: _Choice, polish: bool) -> RefittedModel:
@@ -320,7 +299,7 @@ def _refit(session: Session, start: _Start, choice: _Choice, polish: bool) -> Re
     settings = session.settings
     clients = start.clients
     history = start.selected.history
-    unit = clients.standardization.target_unit**2
+    unit = clients.units.target_unit**2
     refitted = partial(
         refit_model,
         session,
@@ -357,45 +336,39 @@ def _refit(session: Session, start: _Start, choice: _Choice, polish: bool) -> Re
 
 def _fit_with_noise(session: Session, sparsity: int) -> FittedModel:
     """Run stage 2 alone, in the units of the data: all other stages need exact sums."""
-    stats = unstandardized(session.settings)
-    clients = StandardizedClients(session.clients, stats.standardization)
+    settings = session.settings
+    clients = StandardizedClients(session.clients, unstandardized(settings))
     size = InitialSize(sparsity, "fedgradmp")
-    selected = select_features(session, clients, size, session.settings.rounds)
+    selected = select_features(session, clients, size, settings.rounds)
     return FittedModel(
-        table=stats.standardization.to_original_units(selected.model),
-        is_constant=stats.is_constant,
+        table=clients.table_of(selected.model),
+        is_constant=clients.stats.is_constant,
         sparsity=sparsity,
-        C=session.settings.C,
-        method=size.method,
+        C=settings.C,
+        method=selected.method,
         n_rounds=selected.n_rounds,
         history=selected.history,
     )
 
 
 def _in_original_units(
-    session: Session,
-    rows: Transport,
-    stats: StandardizationStats,
-    model: SparseModel,
-    level: Array,
+    session: Session, clients: StandardizedClients, model: SparseModel, level: Array
 ) -> tuple[Array, Array | None]:
     """Return intercept and coefficients as in `FittedModel`, and the intercepts of the clients.
 
     A prediction for the means of all columns, `level`, is what steps to the common one start from.
     """
     settings = session.settings
-    table = stats.standardization.to_original_units(model)
+    table = clients.table_of(model)
     if not settings.intercept_per_client or settings.coefficients_only:
         return table, None
 
+    rows = session.clients.transport()
     if settings.asks_common_intercept:
-        common, own = intercepts_by_newton(session, rows, stats, table, level)
+        common, own = intercepts_by_newton(session, rows, clients.stats, table, level)
         table[0] = common.reshape(table[0].shape)
         return table, own
-
-    intercepts = intercepts_from_means(session, rows, stats, table)
-    if settings.parameters.secure:  # the mean alone
-        table[0] = intercepts[0]
+    if settings.parameters.secure:
         return table, None
-    table[0] = settings.info.weights @ intercepts
-    return table, intercepts
+    own = intercepts_of_clients(session, rows, SparseModel.of(table[1:]))
+    return table, np.where(np.isnan(own), table[0], own)  # the mean for who does not answer

@@ -13,11 +13,11 @@ from ..method import Transport
 from ..sparse_model import Array, SparseModel
 from .client_sums import ClientSums, State, Sum
 from .damped_newton import SecondOrders
-from .profiled_loss import RIDGE, best_shift, intercept_of_rows, mean_loss
+from .profiled_loss import RIDGE, best_shift, mean_loss
 from .session import Session
 from .small_cells import Counts
 from .standardization import StandardizationStats
-from .weighted_loss import WeightedTargets
+from .weighted_loss import WeightedTargets, split_weights
 
 # The last Newton step of the common intercept promises less, in the mean loss of a row: it is 1e-4
 # or more, each step is a message, and what is left is about the square.
@@ -50,8 +50,7 @@ class OwnIntercepts(ClientSums):
     def intercept(self, client: Client, message: State) -> Array:
         """Return the intercept of a client and a one, at its index."""
         (model,) = message
-        loss = cast(GLMLoss, client.loss)
-        own = intercept_of_rows(loss, client.predictions(model), client.targets)
+        own = split_weights(client).own_intercept(client.predictions(model))
         update = np.zeros((self.n_outputs + 1, self.n_clients))
         if own.is_finite:
             update[:, client.client_id] = [*own.values, 1]
@@ -120,13 +119,13 @@ def intercepts_by_newton(
     )
     if session.settings.parameters.secure:
         return common_of(session)[0], None
-    own_of: Any = partial(_own_intercepts, clients=clients, model=SparseModel.of(table[1:]))
+    own_of: Any = partial(intercepts_of_clients, clients=clients, model=SparseModel.of(table[1:]))
     (common, _), own = session.together([common_of, own_of])
     return common, own
 
 
-def _own_intercepts(session: Session, clients: Transport, model: SparseModel) -> Array:
-    """Return the intercepts of the clients, shape (n_clients, n_outputs)."""
+def intercepts_of_clients(session: Session, clients: Transport, model: SparseModel) -> Array:
+    """Return the intercepts of the clients, shape (n_clients, n_outputs); nan where none came."""
     settings = session.settings
     n_clients = len(settings.info.n_rows)
     method = OwnIntercepts(n_clients, settings.n_outputs)

@@ -1,20 +1,16 @@
-"""Stage 5 of a fit: Newton steps on the selected features, and the intercepts of the clients."""
+"""Stage 5 of a fit: Newton steps on the selected features."""
 
-from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .._support.warnings import warn_user
-from ..method import Transport
 from ..shared_support.newton import NewtonOnSupport, SupportState
 from ..sparse_model import Array, SparseModel
-from .client_sums import MeanResiduals
 from .newton_steps import MOST_CYCLES, take_newton_steps
 from .selection_path import StandardizedClients, support_state
-from .session import NEWTON_STEPS, TOTALS, Session
-from .standardization import StandardizationStats
+from .session import NEWTON_STEPS, Session
 
 # An objective that is lower by no more than this number of roundings has not been lowered.
 _ROUNDINGS = 4
@@ -74,7 +70,7 @@ def refit_model(
         If the last step is not short.
     """
     steps = _newton_steps(session, clients, start, ridge, polish)
-    unit = clients.standardization.target_unit**2
+    unit = clients.units.target_unit**2
     history = _with_last_row(history, steps, unit)
 
     eps = float(np.finfo(session.settings.dtype).eps)
@@ -85,20 +81,13 @@ def refit_model(
     return RefittedModel(refitted, history)
 
 
-class _Steps(NamedTuple):
-    """The model after the Newton steps, and a history with the objectives before and after them."""
-
-    model: SparseModel
-    history: dict[str, Array]
-
-
 def _newton_steps(
     session: Session,
     clients: StandardizedClients,
     state: SupportState,
     ridge: float,
     polish: bool,
-) -> _Steps:
+) -> RefittedModel:
     """Take Newton steps until none moves a coefficient; none at all if the model is to stay."""
     settings = session.settings
     n_features = len(state.model.used_atoms) - settings.n_intercepts
@@ -120,21 +109,23 @@ def _newton_steps(
         state = support_state(settings, result.state.model)
         last = float(_with_objectives(session, clients, state, ridge, 0).history["objective"][-1])
     history = {name: column[[0, -1]] for name, column in result.history.items()}
-    return _Steps(result.state.model, history | {"objective": np.array([steps.first, last])})
+    return RefittedModel(result.state.model, history | {"objective": np.array([steps.first, last])})
 
 
 def _with_objectives(
     session: Session, clients: StandardizedClients, state: SupportState, ridge: float, rounds: int
-) -> _Steps:
+) -> RefittedModel:
     """Take one exact Newton step, or none, and ask for the objectives before and after it."""
     settings = session.settings
     n_steps = 1 if settings.is_quadratic else NEWTON_STEPS
     method = NewtonOnSupport(n_steps, ridge, unpenalised=settings.unpenalised)
     result = session.run(method, clients.transport, rounds, state=state)
-    return _Steps(result.state.model, result.history)
+    return RefittedModel(result.state.model, result.history)
 
 
-def _with_last_row(history: dict[str, Array], steps: _Steps, unit: float) -> dict[str, Array]:
+def _with_last_row(
+    history: dict[str, Array], steps: RefittedModel, unit: float
+) -> dict[str, Array]:
     """Return the history of the rounds with the last row of the refit, in the units of the data.
 
     If there were no rounds, the first row is the start of the refit.
@@ -143,45 +134,3 @@ def _with_last_row(history: dict[str, Array], steps: _Steps, unit: float) -> dic
     history = {name: np.append(history[name], steps.history[name][-1]) for name in history}
     history["objective"] = history["objective"] * unit
     return history
-
-
-def with_total_costs(history: dict[str, Array], totals: Counter[str]) -> dict[str, Array]:
-    """Return a history whose last row has the cost of everything that was sent, to the end."""
-    last = {name: np.append(history[name][:-1], float(totals[name])) for name in TOTALS}
-    return history | last
-
-
-def intercepts_from_means(
-    session: Session, clients: Transport, stats: StandardizationStats, table: Array
-) -> Array:
-    """Return the intercept of each client, or under masks an array of one, their mean.
-
-    A client that does not answer gets the mean of the others.
-
-    Parameters
-    ----------
-    session : Session
-        The fit.
-    clients : Transport
-        All rows, in the units of the data.
-    stats : StandardizationStats
-        What stage 1 found.
-    table : ndarray, shape (1 + n_features,)
-        The intercept, which is not used, and the coefficients in the units of the data.
-    """
-    settings = session.settings
-    n_indices = len(settings.info.n_rows)
-    level = 0.0
-    unit = 1.0
-    if settings.parameters.secure:  # so that masks hide numbers near one
-        p = settings.n_features
-        n_indices = 1
-        level = float(stats.means[p] - stats.means[:p] @ table[1:])
-        unit = stats.standardization.target_unit
-
-    method = MeanResiduals(n_indices, level, unit)
-    state = session.query(method, clients, (SparseModel.of(table[1:]),))
-    sums, shares = state[-1]
-    mean = sums.sum() / shares.sum()
-    residuals = np.where(shares > 0, sums / np.where(shares > 0, shares, 1), mean)
-    return np.asarray(level + unit * residuals)

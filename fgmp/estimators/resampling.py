@@ -126,13 +126,15 @@ def _reweighted(info: ProblemInfo, counts: IndexArray) -> ProblemInfo:
 
 
 def training_transport(
-    clients: FitClients, fold: Fold | GroupFold, standardization: Standardization | None = None
+    clients: FitClients,
+    fold: Fold | GroupFold | None,
+    standardization: Standardization | None = None,
 ) -> Transport:
     """Return the transport to what is outside of a fold: rows, or clients, who alone are asked.
 
     The rows are in some units, by default their own.
     """
-    if isinstance(fold, Fold):
+    if not isinstance(fold, GroupFold):
         return clients.transport(standardization, fold)
     folds = np.array(fold.client_folds)[np.asarray(clients.info.client_ids)]
     takes_part = folds != fold.number

@@ -69,32 +69,58 @@ class StandardizedClients:
     ----------
     clients : FitClients
         The clients in their own units.
-    standardization : Standardization
-        The common units.
+    stats : StandardizationStats
+        What stage 1 has found.
     fold : Fold, GroupFold or None
         The rows, or clients, that do not train; None if all do.
     """
 
     clients: FitClients
-    standardization: Standardization
+    stats: StandardizationStats
     fold: Fold | GroupFold | None = None
+
+    @property
+    def units(self) -> Standardization:
+        """The common units."""
+        return self.stats.standardization
 
     @cached_property
     def transport(self) -> Transport:
         """The transport to the rows; built at its first use."""
-        if self.fold is None:
-            return self.clients.transport(self.standardization)
-        return training_transport(self.clients, self.fold, self.standardization)
+        return training_transport(self.clients, self.fold, self.units)
 
     @cached_property
     def null_model(self) -> SparseModel:
         """The model without features."""
         info = self.clients.info
-        return self.standardization.null_model(info.loss, info.dtype)
+        return self.units.null_model(info.loss, info.dtype)
 
-    def without_table(self) -> "StandardizedClients":
-        """Return the same clients, whose federation is built again at its next use."""
-        return StandardizedClients(self.clients, self.standardization, self.fold)
+    def table_of(self, model: SparseModel) -> Array:
+        """Return intercept and coefficients in the units of the data.
+
+        If each client has its own intercept, a client that is new has a common one: of the squared
+        loss their mean, and of another loss the one that fits a row with the mean of all columns.
+        Neither takes a further exchange.
+        """
+        table = self.units.to_original_units(model)
+        if not self.units.centred_per_client:
+            return table
+
+        p = len(self.units.factors)
+        at_means = self.stats.means[:p] @ table[1:]
+        level = self.units.null_intercept
+        if self.clients.info.loss.is_quadratic:
+            level = self.stats.means[p]
+        table[0] = np.reshape(level, np.shape(at_means)) - at_means
+        return table
+
+
+def standardized_clients(
+    session: Session, fold: Fold | GroupFold | None = None
+) -> StandardizedClients:
+    """Run stage 1, on the rows outside of a fold if there is one."""
+    rows = training_transport(session.clients, fold)
+    return StandardizedClients(session.clients, standardization_stats(session, rows), fold)
 
 
 class InitialSize(NamedTuple):
@@ -197,11 +223,14 @@ class SelectedFeatures(NamedTuple):
         As in `fgmp.Result`; costs include those of the stages before.
     n_rounds : int
         Number of rounds.
+    method : {"fedgradmp", "shared", "all"}
+        Their method; "all" if there are none, because all features are wanted.
     """
 
     model: SparseModel
     history: dict[str, Array]
     n_rounds: int
+    method: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -405,7 +434,7 @@ def select_features(
         cohort_size = min(cohort_size, len(clients.transport.weights))
     stall = stop_when_stalled(_STALLED_ROUNDS, improvement=settings.parameters.tol)
     words = "all rows" if clients.fold is None else f"without {clients.fold}"
-    unit = clients.standardization.target_unit**2
+    unit = clients.units.target_unit**2
     result = session.run(
         method,
         clients.transport,
@@ -423,7 +452,8 @@ def select_features(
 
     costs = {name: result.history[name] + costs_before[name] for name in TOTALS}
     n_rounds = int(result.history["round"][-1])
-    return SelectedFeatures(SparseModel.of(coefficients), result.history | costs, n_rounds)
+    model = SparseModel.of(coefficients)
+    return SelectedFeatures(model, result.history | costs, n_rounds, size.method)
 
 
 def _fedgradmp(settings: FitSettings, size: InitialSize) -> FedGradMP:
@@ -539,7 +569,6 @@ def folds_of(session: Session) -> Sequence[Fold | GroupFold]:
 
 def score_path(
     session: Session,
-    clients: Transport,
     grid: Sequence[int],
     folds: Sequence[Fold | GroupFold],
     fits: Sequence[Callable[[Session], list[Array]]],
@@ -551,8 +580,6 @@ def score_path(
     ----------
     session : Session
         The fit.
-    clients : Transport
-        All rows, in their own units.
     grid : sequence of int
         The sparsities, increasing.
     folds : sequence
@@ -590,7 +617,7 @@ def score_path(
         share=float(settings.info.weights[holds_out].sum()),
         unit=unit,
     )
-    state = session.query(method, clients, (intercepts, *coefficients))
+    state = session.query(method, session.clients.transport(), (intercepts, *coefficients))
     sums, *areas = state[1 + len(coefficients) :]
     score, variance = method.scores(sums)
     table = {
@@ -665,28 +692,18 @@ def _check_folds(folds_by_client: Array, settings: FitSettings, min_rows: int) -
         )
 
 
-def units_without(session: Session, fold: Fold | GroupFold) -> StandardizationStats:
-    """Run stage 1 on the rows outside of a fold."""
-    return standardization_stats(session, training_transport(session.clients, fold))
-
-
 def fit_without(
-    session: Session,
-    fold: Fold | GroupFold,
-    stats: StandardizationStats,
-    grid: Sequence[int],
-    size: InitialSize | None,
+    session: Session, clients: StandardizedClients, grid: Sequence[int], size: InitialSize | None
 ) -> list[Array]:
     """Run stages 2 and 3 on the rows outside of a fold, in their units.
 
     Of the models to choose from, for each sparsity and each C, the intercept and the coefficients
     are returned, in the units of the data.
     """
-    clients = StandardizedClients(session.clients, stats.standardization, fold)
     model = clients.null_model
     if size is None or size.n_features >= session.settings.n_choices:
         model = all_features(clients)  # rounds would select all of them
-    elif stats.standardization.has_features:
+    elif clients.units.factors.any():
         model = select_features(session, clients, size, session.settings.few_rounds).model
 
     paths = paths_from(session, clients, model)
@@ -695,7 +712,7 @@ def fit_without(
         for sparsity in grid
         for C, path in zip(session.settings.strengths, paths, strict=True)
     ]
-    return [_table_for_new_clients(session, stats, model) for model in models]
+    return [clients.table_of(model) for model in models]
 
 
 def paths_from(
@@ -715,27 +732,3 @@ def all_features(clients: StandardizedClients) -> SparseModel:
     """Return the model without features, as one whose support has all features."""
     start = clients.null_model.dense()
     return SparseModel(np.arange(start.size), start.reshape(-1), start.shape)
-
-
-def _table_for_new_clients(
-    session: Session, stats: StandardizationStats, model: SparseModel
-) -> Array:
-    """Return intercept and coefficients in the units of the data.
-
-    If each client has its own intercept, a client that is new has a common one: of the squared loss
-    their mean, and of another loss the one that fits a row with the mean of all columns, which
-    takes no further exchange.
-    """
-    settings = session.settings
-    table = stats.standardization.to_original_units(model)
-    if not settings.intercept_per_client:
-        return table
-
-    p = settings.n_features
-    at_means = stats.means[:p] @ table[1:]
-    if settings.is_quadratic:
-        table[0] = stats.means[p] - at_means
-    else:
-        null_intercept = stats.standardization.null_intercept
-        table[0] = np.reshape(null_intercept, np.shape(at_means)) - at_means
-    return table
