@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import joblib
@@ -179,22 +180,6 @@ class Bootstrap:
 # Fits to resamples.
 
 
-class Draw(NamedTuple):
-    """What a resample is.
-
-    Attributes
-    ----------
-    counts : ndarray of int
-        How often each row, or each client, is drawn.
-    seed : int
-        Of its fit. It is one and the same for all resamples of clients: folds of rows that differ
-        would be sums over other rows of a client each time, and could be solved for single rows.
-    """
-
-    counts: Array
-    seed: int
-
-
 class Refit(NamedTuple):
     """What the fit to a resample leaves: coefficients, and the messages of its warnings.
 
@@ -215,27 +200,26 @@ def bootstrap_rows(
 ) -> Bootstrap:
     """Fit a model to resamples of its rows; parameters as in `FedGradMPRegressor.bootstrap`."""
     check_training_data(model, "fgmp.flower.bootstrap_over draws clients over a network")
-    _check_over(model, over)
+    check_option("over", over, ("groups", "rows"))
+    n_groups = len(model.groups_)
+    if over == "groups" and n_groups < 2:
+        raise ValueError(
+            "groups has one group; expected at least two for over='groups' (or over='rows')"
+        )
     resample = _model_of_resamples(model, choose_again)
     data = model._training_data
-    is_of_groups = over == "groups"
-    least = _fewest_clients(resample, len(model.groups_)) if is_of_groups else 1
+    least = 1
+    drawn: Callable[[IndexArray], FitClients] = partial(_rows_drawn, resample, data)
+    if over == "groups":
+        least = _fewest_clients(resample, n_groups)
+        drawn = partial(ResampledClients, clients_of(model, data))
+
     classes = getattr(model, "classes_", ())
-
-    def draw(rng: np.random.RandomState) -> Array:
-        return draw_counts(data.y, data.codes, over, classes, rng, least)
-
-    draws = _draws(model, n_resamples, random_state, draw, is_of_groups)
-    if is_of_groups:
-        clients = clients_of(model, data)
-        tasks = [
-            delayed(_refit)(resample, ResampledClients(clients, one.counts), one.seed)
-            for one in draws
-        ]
-    else:
-        tasks = [delayed(_fit_to_drawn_rows)(resample, data, one) for one in draws]
+    draw = partial(draw_counts, data.y, data.codes, over, classes, least=least)
+    draws = _draws(model, n_resamples, random_state, draw, over == "groups")
+    tasks = [delayed(_refit)(resample, drawn, *one) for one in draws]
     refits = run_with_bar(tasks, n_jobs, model.verbose)
-    return _bootstrap_of(model, resample, refits, len(model.groups_) if is_of_groups else None)
+    return _bootstrap_of(model, resample, refits, n_groups if over == "groups" else None)
 
 
 def bootstrap_clients(
@@ -264,20 +248,17 @@ def bootstrap_clients(
     check_integer("n_clients", n_clients, at_least=2, why="of a bootstrap over clients")
     resample = _model_of_resamples(model, choose_again)
     least = _fewest_clients(resample, n_clients)
-
-    def draw(rng: np.random.RandomState) -> Array:
-        return draw_multiplicities(n_clients, rng, least)
-
+    draw = partial(draw_multiplicities, n_clients, least=least)
     draws = _draws(model, n_resamples, random_state, draw, is_of_clients=True)
+    drawn = partial(ResampledClients, clients)
     refits = []
-    for number, one in enumerate(draws, 1):
+    for number, (counts, seed) in enumerate(draws, 1):
 
         def report_round(words: str, run: Run, unit: float, number: int = number) -> None:
             where = "" if words == "all rows" else f", {words}"
             report(f"resample {number} of {n_resamples}{where}", run, unit)
 
-        drawn = ResampledClients(clients, one.counts)
-        refits.append(_refit(resample, drawn, one.seed, report_round))
+        refits.append(_refit(resample, drawn, counts, seed, report_round))
     return _bootstrap_of(model, resample, refits, n_clients)
 
 
@@ -285,10 +266,14 @@ def _draws(
     model: LinearModel,
     n_resamples: int,
     random_state: Any,
-    draw: Callable[[np.random.RandomState], Array],
+    draw: Callable[[np.random.RandomState], IndexArray],
     is_of_clients: bool,
-) -> list[Draw]:
-    """Return the resamples, by the seed of the model if none is given."""
+) -> list[tuple[IndexArray, int]]:
+    """Return how often each row, or client, is drawn, and the seed of the fit, of each resample.
+
+    All resamples of clients have one seed: folds of rows that differ would be sums over other rows
+    of a client each time, and could be solved for single rows.
+    """
     rng = as_random_state(model.random_state if random_state is None else random_state)
     counts = [draw(rng) for _ in range(check_integer("n_resamples", n_resamples))]
     seeds = rng.randint(2**31 - 1, size=n_resamples).tolist()
@@ -298,7 +283,7 @@ def _draws(
         seeds = n_resamples * seeds[:1]
     else:
         seeds = n_resamples * [seed_of(model.random_state)]  # as in `fit`
-    return [Draw(*parts) for parts in zip(counts, seeds, strict=True)]
+    return list(zip(counts, seeds, strict=True))
 
 
 def _bootstrap_of(
@@ -333,15 +318,6 @@ def check_training_data(model: LinearModel, remedy: str) -> None:
             "the model has no rows: it was fitted over a network, or is a copy, with which "
             "data do not travel; expected a model that `fit` was called on in this process. "
             f"{remedy}"
-        )
-
-
-def _check_over(model: LinearModel, over: str) -> None:
-    """Raise a ValueError if the model has no groups that could be drawn."""
-    check_option("over", over, ("groups", "rows"))
-    if over == "groups" and len(model.groups_) < 2:
-        raise ValueError(
-            "groups has one group; expected at least two for over='groups' (or over='rows')"
         )
 
 
@@ -411,22 +387,26 @@ def _fewest_clients(model: LinearModel, n_clients: int) -> int:
     return 2
 
 
-def _fit_to_drawn_rows(model: LinearModel, data: Rows, draw: Draw) -> Refit:
-    """Fit to rows that were drawn: to their groups, with other weights."""
+def _rows_drawn(model: LinearModel, data: Rows, counts: IndexArray) -> FitClients:
+    """Return the clients of a fit with the rows that were drawn."""
     drawn = data._replace(
-        weights=(data.weights * draw.counts).astype(data.weights.dtype),
-        counted=data.counted * draw.counts,
+        weights=(data.weights * counts).astype(data.weights.dtype),
+        counted=data.counted * counts,
         min_rows=1,
     )
     with collect_warnings():  # what is to be said of the rows `fit` has said
-        clients = clients_of(model, drawn)
-    return _refit(model, clients, draw.seed)
+        return clients_of(model, drawn)
 
 
 def _refit(
-    model: LinearModel, clients: FitClients, seed: int, report: Report = report_nothing
+    model: LinearModel,
+    drawn: Callable[[IndexArray], FitClients],
+    counts: IndexArray,
+    seed: int,
+    report: Report = report_nothing,
 ) -> Refit:
     """Fit to the clients of a resample; coefficients have the shape (n_outputs, n_features)."""
+    clients = drawn(counts)
     settings = replace(settings_of(model, clients), coefficients_only=True)
     with errors_in_words(model, settings), collect_warnings() as messages:
         session = Session(clients, settings, seed, None, report)
