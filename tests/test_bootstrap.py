@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression
 
 import fgmp
 from fgmp.estimators import fitting
-from fgmp.estimators.selection_path import initial_size
+from fgmp.estimators.selection_path import method_of_rounds
 
 
 @pytest.mark.parametrize("over", ["groups", "rows"])
@@ -140,7 +140,7 @@ def test_bootstrap_has_the_seed_of_the_model():
 @pytest.mark.parametrize(("over", "n_jobs"), [("rows", None), ("rows", 2), ("groups", None)])
 def test_warnings_of_resamples_are_counted_and_said_once_at_the_line_of_the_user(over, n_jobs):
     """In this process and in others; the fit itself warns at its own line."""
-    X, y, groups = regression_table()
+    X, y, groups = regression_table(n_features=30)
     with pytest.warns(ConvergenceWarning, match="the rounds ran out"):
         model = fgmp.FedGradMPRegressor(3, rounds=2, tol=1e-6).fit(X, y, groups)
     with pytest.warns(ConvergenceWarning) as caught:
@@ -253,9 +253,9 @@ def test_resample_of_relative_weights_is_a_fit_to_repeated_rows_on_any_scale(ove
 
     def listen(settings, grid):
         numbers_of_rows.append(settings.n_counted)
-        return initial_size(settings, grid)
+        return method_of_rounds(settings, grid)
 
-    monkeypatch.setattr(fitting, "initial_size", listen)
+    monkeypatch.setattr(fitting, "method_of_rounds", listen)
     found = model.bootstrap(3, over=over, random_state=0).coef[:, 0]
     rng = np.random.RandomState(0)
     for coef in found:

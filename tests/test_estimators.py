@@ -3,6 +3,7 @@
 import datetime
 import subprocess
 import sys
+import warnings
 import zoneinfo
 
 import numpy as np
@@ -558,7 +559,17 @@ def test_fedgradmp_with_few_rounds_warns():
         3, method="fedgradmp", rounds=2, local_iterations=1, batch_size=4, tol=0
     )
     with pytest.warns(ConvergenceWarning, match="the rounds ran out: the last of 2"):
-        model.fit(*regression_table())
+        model.fit(*regression_table(n_features=30))
+
+
+@pytest.mark.parametrize("rounds", [2, 5])
+def test_few_rounds_that_select_all_features_are_not_warned_of(rounds):
+    """Paths begin with all of them, whatever the rounds find."""
+    X, y, groups = regression_table()
+    options = {"method": "fedgradmp", "local_iterations": 1, "batch_size": 4, "tol": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        fgmp.FedGradMPRegressor(3, rounds=rounds, **options).fit(X, y, groups)
 
 
 def table_with_small_groups(make):

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from .._support.displays import preview_words
 from .._support.warnings import (
@@ -150,7 +149,7 @@ def warn_of_rare_classes_of_all(model: LinearModel, labels: list[int]) -> None:
 
 
 def advise_on_fit(model: LinearModel, fitted: FittedModel, settings: FitSettings) -> None:
-    """Warn of constant columns, of rounds that ran out, of an empty model, of small batches."""
+    """Warn of constant columns, of an empty model, of small batches."""
     if fitted.is_constant.any():
         names = names_of_columns(model, fitted.is_constant, _N_CONSTANT_NAMED)
         warn_user(
@@ -166,7 +165,6 @@ def advise_on_fit(model: LinearModel, fitted: FittedModel, settings: FitSettings
         )
     if fitted.unusual:
         advise_once("units", _words_on_units(model, fitted.unusual))
-    warn_of_rounds(model, fitted, settings)
     if not len(model.support_):
         why = "none that was tried lowers the loss on all rows"
         if model.sparsity == "cv" and fitted.sparsity == 0:
@@ -219,26 +217,6 @@ def _words_on_units(model: LinearModel, unusual: Sequence[UnusualColumn]) -> str
         f"{preview_words(words, N_NAMED)}. "
         "They enter the model as they are; expected the same units in all groups"
     )
-
-
-def warn_of_rounds(model: FitParameters, fitted: FittedModel, settings: FitSettings) -> None:
-    """Warn if the last of all rounds still lowered the objective by much.
-
-    A choice has few rounds by default, as many as in its folds; of these nothing is said.
-    """
-    rounds = settings.rounds
-    is_by_default = model.rounds is None and settings.is_cross_validated
-    if fitted.n_rounds != rounds or rounds == 1 or is_by_default:
-        return
-    objective = fitted.history.get("objective", np.zeros(1))[: fitted.n_rounds + 1]
-    total_gain = objective[0] - objective[-1]
-    last_gain = -np.diff(objective)[-1:]
-    if (last_gain > model.tol * total_gain).any():
-        warn_user(
-            f"the rounds ran out: the last of {rounds} did more than tol={model.tol:g} of "
-            "what all did to the objective; with more rounds the features may be better",
-            ConvergenceWarning,
-        )
 
 
 def has_own_intercepts(model: LinearModel) -> bool:

@@ -23,7 +23,7 @@ from .._support.warnings import collect_warnings, warn_user
 from ..recording import Run
 from ..shared_support.newton import Separated
 from ..sparse_model import Array, IndexArray
-from .advice import errors_in_words, warn_of_rounds
+from .advice import errors_in_words
 from .clients import FitClients
 from .defaults import grid_of, settings_of
 from .federated_table import FederatedTable, RawTableClients, Rows
@@ -414,7 +414,6 @@ def _refit(
             fitted = fit_model(session, grid_of(model, settings))
         except Separated:
             return Refit(None, messages)
-        warn_of_rounds(model, fitted, settings)
     coef = fitted.table.reshape(len(fitted.table), -1)[1:].T.copy()
     return Refit(coef, messages)
 

@@ -28,14 +28,14 @@ from .own_intercepts import common_intercept, intercepts_by_newton, intercepts_o
 from .refit import RefittedModel, refit_model
 from .selection_path import (
     EliminationPath,
-    InitialSize,
     SelectedFeatures,
+    Selector,
     SparsityPath,
     StandardizedClients,
     all_features,
-    fit_without,
+    fedgradmp_of,
     folds_of,
-    initial_size,
+    method_of_rounds,
     paths_from,
     score_path,
     select_features,
@@ -108,9 +108,7 @@ def fit_model(session: Session, grid: Sequence[int]) -> FittedModel:
 def _fit_exactly(session: Session, grid: Sequence[int]) -> FittedModel:
     """Run all stages; those that do not wait for one another run together."""
     settings = session.settings
-    size = None
-    if settings.parameters.sparsity != "all":
-        size = initial_size(settings, grid)
+    method = method_of_rounds(settings, grid)
     folds = folds_of(session)
     units = [partial(standardized_clients, fold=fold) for fold in (None, *folds)]
     clients, *of_folds = session.together(units)
@@ -120,11 +118,10 @@ def _fit_exactly(session: Session, grid: Sequence[int]) -> FittedModel:
             "either"
         )
 
-    middle: list[Any] = [partial(_begin, clients=clients, size=size, grid=grid)]
+    middle: list[Any] = [partial(_begin, clients=clients, method=method, grid=grid)]
     if folds:
-        fits = [partial(fit_without, clients=of_fold, grid=grid, size=size) for of_fold in of_folds]
-        score = partial(score_path, grid=grid, folds=folds, fits=fits)
-        middle.append(partial(score, target_unit=clients.units.target_unit))
+        score = partial(score_path, clients=clients, of_folds=of_folds)
+        middle.append(partial(score, grid=grid, method=method))
     start, *scored = session.together(middle)
     choice = _Choice(grid[0], settings.C)
     if scored:
@@ -134,10 +131,31 @@ def _fit_exactly(session: Session, grid: Sequence[int]) -> FittedModel:
         partial(compare_units, clients=session.clients.transport(), stats=clients.stats),
     ]
     fitted, unusual = session.together(last)
+    if method is not None and method.sparsity < settings.n_choices:
+        _warn_of_rounds(settings, start.selected)
     costs = {
         name: np.append(fitted.history[name][:-1], float(session.totals[name])) for name in TOTALS
     }
     return replace(fitted, history=fitted.history | costs, unusual=unusual)
+
+
+def _warn_of_rounds(settings: FitSettings, selected: SelectedFeatures) -> None:
+    """Warn if the last of all rounds still lowered the objective by much.
+
+    A choice has few rounds by default, as many as in its folds; of these nothing is said.
+    """
+    rounds = settings.rounds
+    tol = settings.parameters.tol
+    is_by_default = settings.parameters.rounds is None and settings.is_cross_validated
+    if selected.n_rounds != rounds or rounds == 1 or is_by_default:
+        return
+    objective = selected.history["objective"]
+    if objective[-2] - objective[-1] > tol * (objective[0] - objective[-1]):
+        warn_user(
+            f"the rounds ran out: the last of {rounds} did more than tol={tol:g} of "
+            "what all did to the objective; with more rounds the features may be better",
+            ConvergenceWarning,
+        )
 
 
 def refit_without_ridge(session: Session, columns: Array) -> Covariance | None:
@@ -200,17 +218,17 @@ class _Start(NamedTuple):
 
 
 def _begin(
-    session: Session, clients: StandardizedClients, size: InitialSize | None, grid: Sequence[int]
+    session: Session, clients: StandardizedClients, method: Selector | None, grid: Sequence[int]
 ) -> _Start:
     """Run stages 2 and 3, which need no choice, on all rows; of all features there is no path."""
     settings = session.settings
-    if size is None:
+    if method is None:
         selected = SelectedFeatures(all_features(clients), {}, 0, "all")
         return _Start(clients, selected, _Paths({}, {}))
 
-    selects_all = size.n_features >= settings.n_choices
+    selects_all = method.sparsity >= settings.n_choices
     rounds = settings.few_rounds if selects_all else settings.rounds
-    select = partial(select_features, clients=clients, size=size, rounds=rounds)
+    select = partial(select_features, clients=clients, method=method, rounds=rounds)
     paths_of = partial(_paths_on, clients=clients, grid=grid)
     if selects_all:  # the path does not wait for the rounds
         both: list[Any] = [select, partial(paths_of, model=all_features(clients))]
@@ -338,8 +356,8 @@ def _fit_with_noise(session: Session, sparsity: int) -> FittedModel:
     """Run stage 2 alone, in the units of the data: all other stages need exact sums."""
     settings = session.settings
     clients = StandardizedClients(session.clients, unstandardized(settings))
-    size = InitialSize(sparsity, "fedgradmp")
-    selected = select_features(session, clients, size, settings.rounds)
+    method = fedgradmp_of(settings, sparsity, is_exact=True)
+    selected = select_features(session, clients, method, settings.rounds)
     return FittedModel(
         table=clients.table_of(selected.model),
         is_constant=clients.stats.is_constant,

@@ -19,7 +19,7 @@ from .._support.linear_algebra import inner
 from .._support.optional import needs
 from .._support.warnings import advise_once
 from ..fedgradmp import FedGradMP
-from ..method import Method, Transport
+from ..method import Transport
 from ..run.callbacks import stop_when_stalled
 from ..selection import Selection
 from ..shared_support.elimination import backwards, move_to_minimiser
@@ -59,6 +59,10 @@ _CLOSE_IN_ERRORS = 0.5
 _CLOSE_IN_GAINS = 5e-4
 # Rounds end if this number of them in a row stalls.
 _STALLED_ROUNDS = 3
+
+
+# What selects features in rounds.
+Selector = FedGradMP | SharedSupportGradMP
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,24 +125,6 @@ def standardized_clients(
     """Run stage 1, on the rows outside of a fold if there is one."""
     rows = training_transport(session.clients, fold)
     return StandardizedClients(session.clients, standardization_stats(session, rows), fold)
-
-
-class InitialSize(NamedTuple):
-    """How a path begins.
-
-    Attributes
-    ----------
-    n_features : int
-        Number of features that the rounds select.
-    method : {"fedgradmp", "shared"}
-        The method of the rounds.
-    is_exact : bool
-        Whether clients of FedGradMP solve least squares exactly, and take no gradient steps.
-    """
-
-    n_features: int
-    method: str
-    is_exact: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -372,8 +358,8 @@ class SparsityPath:
 # Stage 2: feature selection.
 
 
-def initial_size(settings: FitSettings, grid: Sequence[int]) -> InitialSize:
-    """Return how many features the rounds select, and by which method.
+def method_of_rounds(settings: FitSettings, grid: Sequence[int]) -> Selector | None:
+    """Return the method by which the rounds select features; None if all are wanted.
 
     The same holds for the path of all rows and for those of the folds.
 
@@ -384,6 +370,9 @@ def initial_size(settings: FitSettings, grid: Sequence[int]) -> InitialSize:
     grid : sequence of int
         The sparsities to choose from, increasing.
     """
+    asked = settings.parameters.method
+    if settings.parameters.sparsity == "all":
+        return None
     p = settings.n_choices
     n_rows = settings.n_counted
     largest = grid[-1]
@@ -397,12 +386,10 @@ def initial_size(settings: FitSettings, grid: Sequence[int]) -> InitialSize:
 
     needed = ROWS_PER_COEFFICIENT * settings.n_coefficients_per_client(n_features)
     has_few_rows = least_rows <= needed
-    method = settings.parameters.method
-    if method == "auto":
-        has_many_features = p > _MANY_FEATURES * n_features
-        method = "shared" if has_few_rows and has_many_features else "fedgradmp"
-    is_exact = settings.is_quadratic and not has_few_rows
-    return InitialSize(n_features, method, is_exact)
+    has_many_features = p > _MANY_FEATURES * n_features
+    if asked == "shared" or (asked == "auto" and has_few_rows and has_many_features):
+        return _shared_support(settings, n_features)
+    return fedgradmp_of(settings, n_features, is_exact=settings.is_quadratic and not has_few_rows)
 
 
 def most_identifiable(n_rows: int, n_folds: int, sparsity: int | str | None) -> int:
@@ -416,18 +403,15 @@ def most_identifiable(n_rows: int, n_folds: int, sparsity: int | str | None) -> 
 
 
 def select_features(
-    session: Session, clients: StandardizedClients, size: InitialSize, rounds: int
+    session: Session, clients: StandardizedClients, method: Selector, rounds: int
 ) -> SelectedFeatures:
     """Run rounds of a method from the model without features, and return the best model."""
     settings = session.settings
     costs_before = Counter(session.totals)
-    if size.method == "fedgradmp":
-        method: Method = _fedgradmp(settings, size)
-        # A run with noise takes no state: it starts from the model without features anyway.
-        state: Any = None if settings.is_private else clients.null_model
-    else:
-        method = _shared_support(settings, size.n_features)
-        state = SharedState(clients.null_model)
+    is_shared = isinstance(method, SharedSupportGradMP)
+    state: Any = SharedState(clients.null_model) if is_shared else clients.null_model
+    if settings.is_private:  # it takes no state: it starts from the model without features anyway
+        state = None
 
     cohort_size = settings.parameters.cohort_size
     if cohort_size is not None:
@@ -453,18 +437,19 @@ def select_features(
     costs = {name: result.history[name] + costs_before[name] for name in TOTALS}
     n_rounds = int(result.history["round"][-1])
     model = SparseModel.of(coefficients)
-    return SelectedFeatures(model, result.history | costs, n_rounds, size.method)
+    name = "shared" if is_shared else "fedgradmp"
+    return SelectedFeatures(model, result.history | costs, n_rounds, name)
 
 
-def _fedgradmp(settings: FitSettings, size: InitialSize) -> FedGradMP:
-    """Return FedGradMP for a number of features.
+def fedgradmp_of(settings: FitSettings, n_features: int, is_exact: bool) -> FedGradMP:
+    """Return FedGradMP for a number of features, whose clients may solve least squares exactly.
 
     On few rows gradient steps from the model of the server stay near it, where a least squares
     solution would follow the noise of the rows.
     """
-    solver = None if size.is_exact else GradientDescent(steps=_GRADIENT_STEPS)
+    solver = None if is_exact else GradientDescent(steps=_GRADIENT_STEPS)
     return FedGradMP(
-        size.n_features,
+        n_features,
         settings.parameters.local_iterations,
         settings.parameters.batch_size,
         solver=solver,
@@ -569,10 +554,10 @@ def folds_of(session: Session) -> Sequence[Fold | GroupFold]:
 
 def score_path(
     session: Session,
+    clients: StandardizedClients,
+    of_folds: Sequence[StandardizedClients],
     grid: Sequence[int],
-    folds: Sequence[Fold | GroupFold],
-    fits: Sequence[Callable[[Session], list[Array]]],
-    target_unit: float,
+    method: Selector | None,
 ) -> SparsityPath:
     """Fit without each fold, and return the held-out losses of each sparsity and each C.
 
@@ -580,35 +565,35 @@ def score_path(
     ----------
     session : Session
         The fit.
+    clients, of_folds : StandardizedClients, sequence of StandardizedClients
+        All rows, and those outside of each fold.
     grid : sequence of int
         The sparsities, increasing.
-    folds : sequence
-        The folds.
-    fits : sequence of callable
-        Of each fold `fit_without` it.
-    target_unit : float
-        The unit in which losses are sent is its square.
+    method : Selector or None
+        The method of the rounds, if there are any.
     """
     settings = session.settings
-    fitted = session.together(fits)
+    fitted = session.together(
+        [partial(fit_without, clients=one, grid=grid, method=method) for one in of_folds]
+    )
     client_folds: tuple[int, ...] = ()
     holds_out = np.ones(len(settings.info.n_rows), bool)
-    if isinstance(folds[0], GroupFold):
-        client_folds = folds[0].client_folds
+    if isinstance(of_folds[0].fold, GroupFold):
+        client_folds = of_folds[0].fold.client_folds
     else:  # clients that hold out nothing return zeros
         holds_out = _folds_by_client(session) > 0
 
     tables = [table for tables in fitted for table in tables]
     intercepts = np.array([table[0].reshape(-1) for table in tables])
     coefficients = [SparseModel.of(table[1:]) for table in tables]
-    unit = target_unit**2
+    unit = clients.units.target_unit**2
     kind: Callable[..., HeldOutLosses] = HeldOutLosses
     has_two_classes = settings.n_outputs == 1 and settings.loss.class_labels is not None
     chooses_features = settings.parameters.sparsity == "cv"
     if has_two_classes and chooses_features and not settings.coefficients_only:
         kind = partial(HeldOutPairs, n_rows=settings.n_rows, shares=settings.shares_beside_rows)
-    method = kind(
-        n_folds=len(folds),
+    losses = kind(
+        n_folds=len(of_folds),
         n_models=len(fitted[0]),
         seed=session.seed,
         min_rows=session.clients.min_rows,
@@ -617,9 +602,9 @@ def score_path(
         share=float(settings.info.weights[holds_out].sum()),
         unit=unit,
     )
-    state = session.query(method, session.clients.transport(), (intercepts, *coefficients))
+    state = session.query(losses, session.clients.transport(), (intercepts, *coefficients))
     sums, *areas = state[1 + len(coefficients) :]
-    score, variance = method.scores(sums)
+    score, variance = losses.scores(sums)
     table = {
         "sparsity": np.repeat(grid, len(settings.strengths)),
         "C": np.tile(settings.strengths, len(grid)),
@@ -693,7 +678,7 @@ def _check_folds(folds_by_client: Array, settings: FitSettings, min_rows: int) -
 
 
 def fit_without(
-    session: Session, clients: StandardizedClients, grid: Sequence[int], size: InitialSize | None
+    session: Session, clients: StandardizedClients, grid: Sequence[int], method: Selector | None
 ) -> list[Array]:
     """Run stages 2 and 3 on the rows outside of a fold, in their units.
 
@@ -701,10 +686,10 @@ def fit_without(
     are returned, in the units of the data.
     """
     model = clients.null_model
-    if size is None or size.n_features >= session.settings.n_choices:
+    if method is None or method.sparsity >= session.settings.n_choices:
         model = all_features(clients)  # rounds would select all of them
     elif clients.units.factors.any():
-        model = select_features(session, clients, size, session.settings.few_rounds).model
+        model = select_features(session, clients, method, session.settings.few_rounds).model
 
     paths = paths_from(session, clients, model)
     models = [
