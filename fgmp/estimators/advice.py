@@ -82,8 +82,8 @@ def _refuse_beyond_masks(model: LinearModel, error: TooLarge, settings: FitSetti
     """
     n_columns = settings.n_intercepts + settings.n_features
     subject = "X or y has"
-    if error.size == n_columns * settings.n_outputs:
-        columns = np.unique(error.indices // settings.n_outputs) - settings.n_intercepts
+    if error.size == n_columns * settings.loss.n_outputs:
+        columns = np.unique(error.indices // settings.loss.n_outputs) - settings.n_intercepts
         is_beyond = np.isin(np.arange(settings.n_features), columns)
         if is_beyond.any():
             subject = f"X has in the columns {names_of_columns(model, is_beyond)}"

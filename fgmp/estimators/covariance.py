@@ -282,7 +282,7 @@ def coefficient_covariance(
 
 def _columns_and_outputs(model: SparseModel, settings: FitSettings) -> tuple[Array, Array]:
     """Return the feature of each coefficient, -1 for the intercept, and its output."""
-    atoms, outputs = np.divmod(model.support, settings.n_outputs)
+    atoms, outputs = np.divmod(model.support, settings.loss.n_outputs)
     return atoms - settings.n_intercepts, outputs
 
 
@@ -315,18 +315,20 @@ def _covariance(
     k = len(model.support)
     basis = np.eye(k)
     if settings.loss.is_shift_invariant:
-        basis = _without_common_shift(k, settings.n_outputs)
+        basis = _without_common_shift(k, settings.loss.n_outputs)
     to_original = _to_original_units(columns, outputs, standardization)
     with_ridge = pooled.hessian + np.diag(ridge * settings.is_penalised(model))
     bread, rank = _bread(to_original, basis, with_ridge)
     n_intercepts_of_groups = 0
     if settings.intercept_per_client:
-        n_intercepts_of_groups = n_groups * (settings.n_outputs - settings.loss.is_shift_invariant)
+        n_intercepts_of_groups = n_groups * (
+            settings.loss.n_outputs - settings.loss.is_shift_invariant
+        )
     degrees_of_freedom = n - rank - n_intercepts_of_groups
     n_left = degrees_of_freedom if degrees_of_freedom > 0 else np.nan
 
     unit = standardization.target_unit
-    weight = n if settings.is_quadratic else settings.total_weight
+    weight = n if settings.loss.is_quadratic else settings.total_weight
     dispersion = 1.0
     class_rows = None
     if settings.loss.class_labels is None:
@@ -339,7 +341,7 @@ def _covariance(
         correction = n_groups / (n_groups - 1) * (n - 1) / n_left
         by_group = correction / n * bread @ pooled.products @ bread.T
 
-    table = standardization.to_original_units(model).reshape(-1, settings.n_outputs)
+    table = standardization.to_original_units(model).reshape(-1, settings.loss.n_outputs)
     return Covariance(
         columns=columns,
         outputs=outputs,

@@ -170,7 +170,7 @@ def refit_without_ridge(session: Session, columns: Array) -> Covariance | None:
     clients = standardized_clients(session)
     model = all_features(clients)
     atoms = np.append(np.arange(settings.n_intercepts), settings.n_intercepts + columns)
-    stays = np.isin(model.support // settings.n_outputs, atoms)
+    stays = np.isin(model.support // settings.loss.n_outputs, atoms)
     model = replace(model, support=model.support[stays], values=model.values[stays])
     start = support_state(settings, model)
     refitted = refit_model(session, clients, start, {}, ridge=0.0, polish=True)
@@ -251,7 +251,7 @@ def _paths_on(
     # Without a ridge a model that is not chosen might be refused, whose classes are separated.
     with_ridge = [C for C in settings.strengths if settings.ridge(C) > 0]
     may_begin = settings.is_cross_validated and settings.parameters.polish and with_ridge
-    if settings.is_quadratic or not may_begin:
+    if settings.loss.is_quadratic or not may_begin:
         return paths
     candidates = [(C, k) for C in with_ridge for k in grid if k]
     steps = [

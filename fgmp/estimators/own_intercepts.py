@@ -128,10 +128,10 @@ def intercepts_of_clients(session: Session, clients: Transport, model: SparseMod
     """Return the intercepts of the clients, shape (n_clients, n_outputs); nan where none came."""
     settings = session.settings
     n_clients = len(settings.info.n_rows)
-    method = OwnIntercepts(n_clients, settings.n_outputs)
+    method = OwnIntercepts(n_clients, settings.loss.n_outputs)
     sums = session.query(method, clients, (model,))[-1]
     is_sent = sums[-1] > 0
-    own = np.full((n_clients, settings.n_outputs), np.nan)
+    own = np.full((n_clients, settings.loss.n_outputs), np.nan)
     own[is_sent] = (sums[:-1, is_sent] / sums[-1, is_sent]).T
     return own
 
@@ -149,7 +149,7 @@ def common_intercept(
     Parameters are those of `intercepts_by_newton`, and `tolerance` as in `best_shift`.
     """
     settings = session.settings
-    method = CommonIntercept(settings.n_outputs)
+    method = CommonIntercept(settings.loss.n_outputs)
     model = SparseModel.of(table[1:])
     at_means = (stats.means[: settings.n_features] @ table[1:]).reshape(-1)
 

@@ -73,7 +73,7 @@ def refit_model(
     unit = clients.units.target_unit**2
     history = _with_last_row(history, steps, unit)
 
-    eps = float(np.finfo(session.settings.dtype).eps)
+    eps = float(np.finfo(session.settings.info.dtype).eps)
     before, after = history["objective"][[0, -1]]
     gains_only_rounding = before - after <= _ROUNDINGS * eps * before  # not if one of them is nan
     is_null = gains_only_rounding and not session.settings.always_include
@@ -92,7 +92,7 @@ def _newton_steps(
     settings = session.settings
     n_features = len(state.model.used_atoms) - settings.n_intercepts
     is_moved = polish and n_features > 0
-    if settings.is_quadratic or not is_moved:
+    if settings.loss.is_quadratic or not is_moved:
         return _with_objectives(session, clients, state, ridge, int(is_moved))
 
     steps = take_newton_steps(session, clients.transport, state, ridge)
@@ -117,7 +117,7 @@ def _with_objectives(
 ) -> RefittedModel:
     """Take one exact Newton step, or none, and ask for the objectives before and after it."""
     settings = session.settings
-    n_steps = 1 if settings.is_quadratic else NEWTON_STEPS
+    n_steps = 1 if settings.loss.is_quadratic else NEWTON_STEPS
     method = NewtonOnSupport(n_steps, ridge, unpenalised=settings.unpenalised)
     result = session.run(method, clients.transport, rounds, state=state)
     return RefittedModel(result.state.model, result.history)

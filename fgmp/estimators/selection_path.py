@@ -389,7 +389,9 @@ def method_of_rounds(settings: FitSettings, grid: Sequence[int]) -> Selector | N
     has_many_features = p > _MANY_FEATURES * n_features
     if asked == "shared" or (asked == "auto" and has_few_rows and has_many_features):
         return _shared_support(settings, n_features)
-    return fedgradmp_of(settings, n_features, is_exact=settings.is_quadratic and not has_few_rows)
+    return fedgradmp_of(
+        settings, n_features, is_exact=settings.loss.is_quadratic and not has_few_rows
+    )
 
 
 def most_identifiable(n_rows: int, n_folds: int, sparsity: int | str | None) -> int:
@@ -498,7 +500,7 @@ def eliminate_backwards(
 
     state = support_state(settings, model)
     loss = nan
-    if settings.is_quadratic:
+    if settings.loss.is_quadratic:
         method = NewtonOnSupport(ridge=ridge, unpenalised=settings.unpenalised)
         state = session.query(method, clients.transport, state)
     else:
@@ -522,7 +524,7 @@ def support_state(settings: FitSettings, model: SparseModel) -> SupportState:
     In float64, and so are the sums then: rounding of float32 is more than a ten thousandth of a
     standard error.
     """
-    n_outputs = settings.n_outputs
+    n_outputs = settings.loss.n_outputs
     positions = np.add.outer(model.used_atoms * n_outputs, np.arange(n_outputs)).reshape(-1)
     support = settings.selection.add_always_included(positions, model.shape)
     values = model.on(support).astype(np.float64)
@@ -588,7 +590,7 @@ def score_path(
     coefficients = [SparseModel.of(table[1:]) for table in tables]
     unit = clients.units.target_unit**2
     kind: Callable[..., HeldOutLosses] = HeldOutLosses
-    has_two_classes = settings.n_outputs == 1 and settings.loss.class_labels is not None
+    has_two_classes = settings.loss.n_outputs == 1 and settings.loss.class_labels is not None
     chooses_features = settings.parameters.sparsity == "cv"
     if has_two_classes and chooses_features and not settings.coefficients_only:
         kind = partial(HeldOutPairs, n_rows=settings.n_rows, shares=settings.shares_beside_rows)
@@ -706,7 +708,7 @@ def paths_from(
     """Return a path for each C; of a quadratic loss one path has the models of all of them."""
     settings = session.settings
     path_of = partial(eliminate_backwards, clients=clients, model=model)
-    if settings.is_quadratic:
+    if settings.loss.is_quadratic:
         ridge = settings.selection_ridge(settings.C)
         return [path_of(session, ridge=ridge)] * len(settings.strengths)
     ridges = map(settings.selection_ridge, settings.strengths)

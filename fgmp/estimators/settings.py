@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -85,7 +85,7 @@ class FitSettings:
     @property
     def asks_common_intercept(self) -> bool:
         """Whether steps find an intercept for those who have none, beside that of each client."""
-        return self.intercept_per_client and not (self.is_quadratic or self.coefficients_only)
+        return self.intercept_per_client and not (self.loss.is_quadratic or self.coefficients_only)
 
     @property
     def n_intercepts(self) -> int:
@@ -125,19 +125,9 @@ class FitSettings:
         return cast(GLMLoss, self.info.loss)
 
     @property
-    def is_quadratic(self) -> bool:
-        """Whether the loss is quadratic."""
-        return self.loss.is_quadratic
-
-    @property
     def n_features(self) -> int:
         """Number of columns of the data."""
         return int(self.info.n_features)
-
-    @property
-    def n_outputs(self) -> int:
-        """Number of outputs of a model."""
-        return self.loss.n_outputs
 
     @property
     def n_targets(self) -> int:
@@ -154,11 +144,6 @@ class FitSettings:
     def n_counted(self) -> float:
         """Number of rows that all weights stand for, which errors and choices rest on."""
         return float(self.counted.sum())
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Precision of models and features."""
-        return self.info.dtype
 
     @property
     def centring(self) -> str:
@@ -207,7 +192,7 @@ class FitSettings:
     @property
     def _least_ridge(self) -> float:
         """The smallest ridge of a path."""
-        if not self.is_quadratic:
+        if not self.loss.is_quadratic:
             return _LEAST_SELECTION_RIDGE
         return _RIDGE_UNDER_MASKS if self.parameters.secure else 0.0
 
@@ -218,7 +203,7 @@ class FitSettings:
 
     def is_penalised(self, model: SparseModel) -> Array:
         """Return which coefficients of a model have a ridge."""
-        return np.asarray(model.support >= self.n_intercepts * self.n_outputs)
+        return np.asarray(model.support >= self.n_intercepts * self.loss.n_outputs)
 
     @property
     def selection(self) -> Selection:
@@ -228,7 +213,7 @@ class FitSettings:
         if self.block_of is not None:
             of_columns = tuple(self.n_intercepts + block for block in self.block_of)
             return PerBlock(always_include, (0,) * self.n_intercepts + of_columns)
-        if self.n_outputs > 1:
+        if self.loss.n_outputs > 1:
             return PerAtom(always_include)
         return PerOutput(always_include)
 

@@ -95,7 +95,7 @@ def _stats_of_moments(moments: PooledMoments, settings: FitSettings) -> Standard
     rounding = (settings.n_rows * np.finfo(np.float64).eps) ** 2
     is_centred = settings.centring != "zero"
     is_constant = square <= rounding * (square + mean**2 * is_centred)
-    has_constant_targets = settings.is_quadratic and bool(is_constant[p])
+    has_constant_targets = settings.loss.is_quadratic and bool(is_constant[p])
     is_constant = is_constant[:p]
 
     deviations = np.where(is_constant, 0, np.sqrt(square[:p])) * unit[:p]
@@ -106,7 +106,7 @@ def _stats_of_moments(moments: PooledMoments, settings: FitSettings) -> Standard
     target_centre = 0.0
     target_unit = 1.0
     null_intercept = np.zeros(1)
-    if settings.is_quadratic:
+    if settings.loss.is_quadratic:
         spread = float(unit[p] * (abs(mean[p]) if has_constant_targets else np.sqrt(square[p])))
         # The power of two next to the spread, in which no sum of targets is large.
         target_unit = 2.0 ** round(np.log2(spread)) if spread else 1.0
@@ -137,7 +137,7 @@ def _as_subtracted(factors: Array, centre: Array, settings: FitSettings) -> tupl
 
     The intercept in original units is exact only for the numbers that clients subtract.
     """
-    precision = settings.dtype
+    precision = settings.info.dtype
     factors = factors.astype(precision).astype(np.float64)
     if not settings.is_sparse:
         return factors, centre.astype(precision).astype(np.float64)

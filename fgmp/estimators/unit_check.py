@@ -174,7 +174,7 @@ def compare_units(
         return []
     # Groups with intercepts of their own may have levels of their own.
     has_common_levels = not settings.intercept_per_client
-    n_columns = settings.n_features + (settings.is_quadratic and has_common_levels)
+    n_columns = settings.n_features + (settings.loss.is_quadratic and has_common_levels)
     method = UnitComparison(
         n_columns=n_columns,
         shares=settings.shares_beside_rows,
