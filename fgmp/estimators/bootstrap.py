@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
 from .._support.displays import facts_in_words, html_facts
-from .._support.optional import needs
 from .._support.progress import PATIENCE
 from .._support.validation import check_bool, check_integer, check_number, check_option
 from .._support.warnings import collect_warnings, warn_user
@@ -30,6 +29,7 @@ from .federated_table import FederatedTable, RawTableClients, Rows
 from .fitted import LinearModel, is_encoded, names_of_features
 from .fitting import fit_model
 from .inputs import as_random_state, seed_of, validated
+from .plots import new_axes
 from .resampling import ResampledClients
 from .session import Report, Session, report_nothing
 
@@ -152,14 +152,11 @@ class Bootstrap:
         Bars of columns in the fit are filled. If there are more than `most` columns, the most
         frequent ones are drawn, and none that no resample selects; the title says so.
         """
-        with needs("a plot", "matplotlib"):
-            import matplotlib.pyplot as plt
-
         n_bars = len(self.names)
         if n_bars > check_integer("most", most):
             n_bars = min(most, max(int(np.count_nonzero(self.inclusion)), 1))
         if ax is None:
-            ax = plt.subplots(figsize=(6.4, 1.2 + 0.22 * n_bars), layout="constrained")[1]
+            ax = new_axes(1, n_bars, (6.4, 1.2 + 0.22 * n_bars))[0]
 
         order = np.argsort(-self.inclusion, kind="stable")[:n_bars][::-1]
         is_in_fit = np.any(self.estimate != 0, axis=0)

@@ -228,16 +228,16 @@ def _begin(
 
     selects_all = method.sparsity >= settings.n_choices
     rounds = settings.few_rounds if selects_all else settings.rounds
-    select = partial(select_features, clients=clients, method=method, rounds=rounds)
-    paths_of = partial(_paths_on, clients=clients, grid=grid)
+    # Beside the tables of the folds there is none: that of all rows is built again at the end.
+    rows = replace(clients) if settings.is_cross_validated else clients
+    select = partial(select_features, clients=rows, method=method, rounds=rounds)
+    paths_of = partial(_paths_on, clients=rows, grid=grid)
     if selects_all:  # the path does not wait for the rounds
-        both: list[Any] = [select, partial(paths_of, model=all_features(clients))]
+        both: list[Any] = [select, partial(paths_of, model=all_features(rows))]
         selected, paths = session.together(both)
     else:
         selected = select(session)
         paths = paths_of(session, model=selected.model)
-    if settings.is_cross_validated:
-        clients = replace(clients)  # without its table, beside those of the folds
     return _Start(clients, selected, paths)
 
 

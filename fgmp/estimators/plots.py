@@ -147,12 +147,12 @@ def _shift(number: int, count: int) -> float:
     return _SHIFT * (number - (count - 1) / 2)
 
 
-def new_axes(n_axes: int, n_lines: int) -> Any:
+def new_axes(n_axes: int, n_lines: int, size: tuple[float, float] | None = None) -> Any:
     """Return axes below each other, so that they can be read on a narrow screen."""
     with needs("a plot", "matplotlib"):
         import matplotlib.pyplot as plt
 
-    size = (5.4, n_axes * (0.8 + 0.28 * n_lines))
+    size = size or (5.4, n_axes * (0.8 + 0.28 * n_lines))
     return plt.subplots(n_axes, 1, figsize=size, layout="constrained", squeeze=False)[1][:, 0]
 
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from .._support.displays import html_table, rows_of
 from .._support.linear_algebra import inner
-from .._support.optional import needs
 from .._support.warnings import advise_once
 from ..fedgradmp import FedGradMP
 from ..method import Transport
@@ -33,6 +32,7 @@ from .clients import FitClients, Fold, GroupFold, Standardization
 from .folds import deal_clients, n_folds_of
 from .newton_steps import take_newton_steps
 from .performance_sums import HeldOutPairs
+from .plots import new_axes
 from .resampling import training_transport
 from .session import TOTALS, Session
 from .settings import FitSettings
@@ -160,18 +160,13 @@ class EliminationPath:
     positions: Mapping[int, IndexArray]
     loss: float = nan
 
-    @property
-    def largest(self) -> int:
-        """The most features of a model of the path."""
-        return max(self.positions, default=0)
-
     def model(self, sparsity: int, ridge: float) -> SparseModel:
         """Return the minimiser on `sparsity` features with a ridge; on fewer if there are no more.
 
         With S the entries that are left, r the ridge, and J the identity but for entries without a
         ridge, it is x_S = (H_SS + (r - ridge) J)^-1 (H b)_S.
         """
-        sparsity = min(sparsity, self.largest)
+        sparsity = min(sparsity, max(self.positions, default=0))
         if sparsity not in self.positions:  # no features, and none that are always included
             return self.null_model
         b = self.minimiser
@@ -338,12 +333,9 @@ class SparsityPath:
 
         At each sparsity it is the score of the best C.
         """
-        with needs("a plot", "matplotlib"):
-            import matplotlib.pyplot as plt
-
-        if ax is None:
-            ax = plt.subplots(layout="constrained")[1]
         rows = self._best_rows()
+        if ax is None:
+            ax = new_axes(1, len(rows), (6.4, 4.8))[0]
         columns = (self.table[name][rows] for name in ("sparsity", "score", "standard_error"))
         ax.errorbar(*columns, fmt="o-", ms=4, capsize=2)
         ax.axvline(self.chosen, color="0.4", linestyle="--", label=f"chosen: {self.chosen}")
@@ -687,6 +679,7 @@ def fit_without(
     Of the models to choose from, for each sparsity and each C, the intercept and the coefficients
     are returned, in the units of the data.
     """
+    clients = replace(clients)  # whose table is gone when this fit ends
     model = clients.null_model
     if method is None or method.sparsity >= session.settings.n_choices:
         model = all_features(clients)  # rounds would select all of them
