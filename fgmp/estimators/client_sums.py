@@ -4,7 +4,6 @@ Each is a `ClientSums`: a declaration of what a client adds, in which shape, wha
 mean, and in which words a person is told of it.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -187,14 +186,15 @@ class Moments(ClientSums):
 
     def sums(self) -> Sequence[Sum]:
         """Return two sums, or three under masks."""
-        one_each = (self.n_columns,)
+        n = self.n_columns
+        n_others = int(self.centre == "client")
         if not self.masked:
-            sizes = Sum(self.log_sizes_and_means, (2, self.n_columns), _means_in_units)
-            return [sizes, Sum(self.squares, one_each)]
+            sizes = Sum(self.log_sizes_and_means, (2, n), _means_in_units)
+            return [sizes, Sum(self.squares, (1 + n_others, n), tuple)]
         return [
-            Sum(self.log_sizes, one_each, powers_of_two),
-            Sum(self.means, (_MEAN_DIGITS, self.n_columns), self._join_means),
-            Sum(self.deviations, (_DIGITS, self.n_columns), self._join_deviations),
+            Sum(self.log_sizes, (n,), powers_of_two),
+            Sum(self.means, (_MEAN_DIGITS, n), self._join_means),
+            Sum(self.deviations, (_DIGITS + n_others, n), self._join_deviations),
         ]
 
     # The clients.
@@ -220,7 +220,7 @@ class Moments(ClientSums):
         """Return the mean squares of deviations in squared units of the sizes."""
         columns = columns_of(client)
         squares = columns.mean_squares(self._centre_of(columns, state))
-        return np.asarray(squares / state[0] ** 2)
+        return np.vstack([squares / state[0] ** 2, *self._others(columns)])
 
     def deviations(self, client: Client, state: State) -> Array:
         """Return means and mean squares of deviations, in digits, in a fine part of the sizes."""
@@ -230,7 +230,14 @@ class Moments(ClientSums):
         means = columns.mean_deviations(centre) / unit
         squares = columns.mean_squares(centre) / unit**2
         digits = [split_digits(means, _DEVIATION_DIGITS), split_digits(squares, _SQUARE_DIGITS)]
-        return np.vstack(digits)
+        return np.vstack([*digits, *self._others(columns)])
+
+    def _others(self, columns: "_Columns") -> list[Array]:
+        """Return the shares of rows that are neither 0 nor 1, where nothing else tells of them.
+
+        About one mean of all rows, a column of zeros and ones is known by its mean square.
+        """
+        return [columns.other_shares()] if self.centre == "client" else []
 
     def _centre_of(self, columns: "_Columns", state: State) -> Array:
         """Return the point that deviations are measured from, shape (n_columns,)."""
@@ -248,52 +255,30 @@ class Moments(ClientSums):
         return (join_digits(mean.reshape(-1, self.n_columns)),)
 
     def _join_deviations(self, mean: Array) -> State:
-        """Return the means and mean squares of deviations, in units of the sizes."""
-        digits = mean.reshape(-1, self.n_columns)
-        means = join_digits(digits[:_DEVIATION_DIGITS])
-        return means * _FINE, join_digits(digits[_DEVIATION_DIGITS:]) * _FINE**2
+        """Return means and mean squares of deviations, in units of the sizes, and the shares."""
+        parts = mean.reshape(-1, self.n_columns)
+        means, squares, others = np.split(parts, [_DEVIATION_DIGITS, _DIGITS])
+        return join_digits(means) * _FINE, join_digits(squares) * _FINE**2, *others
 
     def pooled(self, state: State) -> PooledMoments:
         """Return the moments of all rows, from the state after the last exchange."""
         if not self.masked:
             return PooledMoments(*state)
 
-        unit, mean, deviation, square = state
+        unit, mean, deviation, square, *others = state
         if self.centre == "zero":
             return PooledMoments(unit, deviation, square)
         if self.centre == "client":
-            return PooledMoments(unit, mean, square)
+            return PooledMoments(unit, mean, square, *others)
         # The mean that was subtracted had been rounded, and `deviation` is what it was off by.
         return PooledMoments(unit, mean + deviation, np.maximum(square - deviation**2, 0))
 
 
 @dataclass(frozen=True)
 class MomentsWithinClients(Moments):
-    """Moments about the mean of each client, and how many rows are neither 0 nor 1.
-
-    About one mean of all rows, a column of zeros and ones is known by its mean square.
-    """
+    """Moments about the mean of each client, and how many rows are neither 0 nor 1."""
 
     form: ClassVar[str] = f"{Moments.form}; shares of rows that are neither 0 nor 1"
-
-    def sums(self) -> Sequence[Sum]:
-        """Return the sums of moments, of which the last one has a row more."""
-        *first, last = super().sums()
-        n_rows = math.prod(last.shape) // self.n_columns
-
-        def of_client(client: Client, state: State) -> Array:
-            return np.vstack([last.of_client(client, state), columns_of(client).other_shares()])
-
-        def merge(mean: Array) -> State:
-            rows = mean.reshape(-1, self.n_columns)
-            return (*last.merge(rows[:-1].reshape(last.shape)), rows[-1])
-
-        return [*first, Sum(of_client, (n_rows + 1, self.n_columns), merge)]
-
-    def pooled(self, state: State) -> PooledMoments:
-        """Return the moments of all rows, with the shares."""
-        *of_moments, others = state
-        return super().pooled(tuple(of_moments))._replace(others=others)
 
 
 @dataclass(frozen=True)

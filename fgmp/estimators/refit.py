@@ -71,7 +71,10 @@ def refit_model(
     """
     steps = _newton_steps(session, clients, start, ridge, polish)
     unit = clients.units.target_unit**2
-    history = _with_last_row(history, steps, unit)
+    # If there were no rounds, the first row is the start of the refit.
+    history = history or {name: column[:1] for name, column in steps.history.items()}
+    history = {name: np.append(history[name], steps.history[name][-1]) for name in history}
+    history["objective"] *= unit
 
     eps = float(np.finfo(session.settings.info.dtype).eps)
     before, after = history["objective"][[0, -1]]
@@ -121,16 +124,3 @@ def _with_objectives(
     method = NewtonOnSupport(n_steps, ridge, unpenalised=settings.unpenalised)
     result = session.run(method, clients.transport, rounds, state=state)
     return RefittedModel(result.state.model, result.history)
-
-
-def _with_last_row(
-    history: dict[str, Array], steps: RefittedModel, unit: float
-) -> dict[str, Array]:
-    """Return the history of the rounds with the last row of the refit, in the units of the data.
-
-    If there were no rounds, the first row is the start of the refit.
-    """
-    history = history or {name: column[:1] for name, column in steps.history.items()}
-    history = {name: np.append(history[name], steps.history[name][-1]) for name in history}
-    history["objective"] = history["objective"] * unit
-    return history
