@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
