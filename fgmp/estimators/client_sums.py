@@ -318,7 +318,7 @@ class HeldOutLosses(ClientSums):
     seed, min_rows : int
         Of folds of rows, as in `fgmp.estimators.clients.Fold`.
     client_folds : tuple of int
-        The fold of each client by its id, as in `GroupFold`; empty if clients hold out rows.
+        The fold of each client by its id, if whole clients are held out; else empty.
     intercept_per_client : bool
         Whether the intercept is the best one of the rows of a client that train, if any do.
     share : float

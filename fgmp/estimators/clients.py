@@ -19,7 +19,7 @@ Found = TypeVar("Found")
 
 
 class Fold(NamedTuple):
-    """One of the folds of rows that clients hold out; a list of these four numbers in JSON.
+    """One of the folds of rows that clients hold out, or of whole clients.
 
     Attributes
     ----------
@@ -29,34 +29,20 @@ class Fold(NamedTuple):
         Seed of the folds of all clients.
     min_rows : int
         Each fold of a client has at least this number of rows.
+    client_folds : tuple of int
+        The fold of each client, by its id, and -1 for ids of none; empty if clients hold out rows.
+        Clients are not told of a fold of these: those in it are not asked.
     """
 
     number: int
     n_folds: int
     seed: int
     min_rows: int
+    client_folds: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        return f"fold {self.number + 1} of {self.n_folds}"
-
-
-class GroupFold(NamedTuple):
-    """One of the folds of whole clients.
-
-    Attributes
-    ----------
-    number, n_folds : int
-        The fold is `number` of 0, ..., n_folds - 1.
-    client_folds : tuple of int
-        The fold of each client, by its id; -1 for ids of none.
-    """
-
-    number: int
-    n_folds: int
-    client_folds: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return f"fold {self.number + 1} of {self.n_folds} of the groups"
+        of_groups = " of the groups" if self.client_folds else ""
+        return f"fold {self.number + 1} of {self.n_folds}{of_groups}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from ..data import ProblemInfo
 from ..method import Call, Method, Transport
 from ..sparse_model import Array, IndexArray
 from ..updates import Message, Update
-from .clients import FitClients, Fold, Found, GroupFold, Standardization
+from .clients import FitClients, Fold, Found, Standardization
 
 
 class ResampledClients(FitClients):
@@ -126,15 +126,13 @@ def _reweighted(info: ProblemInfo, counts: IndexArray) -> ProblemInfo:
 
 
 def training_transport(
-    clients: FitClients,
-    fold: Fold | GroupFold | None,
-    standardization: Standardization | None = None,
+    clients: FitClients, fold: Fold | None, standardization: Standardization | None = None
 ) -> Transport:
     """Return the transport to what is outside of a fold: rows, or clients, who alone are asked.
 
     The rows are in some units, by default their own.
     """
-    if not isinstance(fold, GroupFold):
+    if fold is None or not fold.client_folds:
         return clients.transport(standardization, fold)
     folds = np.array(fold.client_folds)[np.asarray(clients.info.client_ids)]
     takes_part = folds != fold.number

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import ceil, isnan, nan
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from ..shared_support.sketches import CountSketch
 from ..solvers import GradientDescent
 from ..sparse_model import Array, IndexArray, SparseModel
 from .client_sums import HeldOutLosses, with_equal_scores
-from .clients import FitClients, Fold, GroupFold, Standardization
+from .clients import FitClients, Fold, Standardization
 from .folds import deal_clients, n_folds_of
 from .newton_steps import take_newton_steps
 from .performance_sums import HeldOutPairs
@@ -75,13 +75,13 @@ class StandardizedClients:
         The clients in their own units.
     stats : StandardizationStats
         What stage 1 has found.
-    fold : Fold, GroupFold or None
+    fold : Fold or None
         The rows, or clients, that do not train; None if all do.
     """
 
     clients: FitClients
     stats: StandardizationStats
-    fold: Fold | GroupFold | None = None
+    fold: Fold | None = None
 
     @property
     def units(self) -> Standardization:
@@ -119,9 +119,7 @@ class StandardizedClients:
         return table
 
 
-def standardized_clients(
-    session: Session, fold: Fold | GroupFold | None = None
-) -> StandardizedClients:
+def standardized_clients(session: Session, fold: Fold | None = None) -> StandardizedClients:
     """Run stage 1, on the rows outside of a fold if there is one."""
     rows = training_transport(session.clients, fold)
     return StandardizedClients(session.clients, standardization_stats(session, rows), fold)
@@ -526,7 +524,7 @@ def support_state(settings: FitSettings, model: SparseModel) -> SupportState:
 # Stage 4: model selection.
 
 
-def folds_of(session: Session) -> Sequence[Fold | GroupFold]:
+def folds_of(session: Session) -> list[Fold]:
     """Return the folds of a fit, of rows or of clients; none if nothing is chosen.
 
     Raises
@@ -570,11 +568,9 @@ def score_path(
     fitted = session.together(
         [partial(fit_without, clients=one, grid=grid, method=method) for one in of_folds]
     )
-    client_folds: tuple[int, ...] = ()
+    fold = cast(Fold, of_folds[0].fold)
     holds_out = np.ones(len(settings.info.n_rows), bool)
-    if isinstance(of_folds[0].fold, GroupFold):
-        client_folds = of_folds[0].fold.client_folds
-    else:  # clients that hold out nothing return zeros
+    if not fold.client_folds:  # clients that hold out nothing return zeros
         holds_out = _folds_by_client(session) > 0
 
     tables = [table for tables in fitted for table in tables]
@@ -587,11 +583,11 @@ def score_path(
     if has_two_classes and chooses_features and not settings.coefficients_only:
         kind = partial(HeldOutPairs, n_rows=settings.n_rows, shares=settings.shares_beside_rows)
     losses = kind(
-        n_folds=len(of_folds),
+        n_folds=fold.n_folds,
         n_models=len(fitted[0]),
-        seed=session.seed,
-        min_rows=session.clients.min_rows,
-        client_folds=client_folds,
+        seed=fold.seed,
+        min_rows=fold.min_rows,
+        client_folds=fold.client_folds,
         intercept_per_client=settings.intercept_per_client,
         share=float(settings.info.weights[holds_out].sum()),
         unit=unit,
@@ -610,7 +606,7 @@ def score_path(
     return SparsityPath(table, settings.folds)
 
 
-def _group_folds(session: Session) -> list[GroupFold]:
+def _group_folds(session: Session) -> list[Fold]:
     """Return folds of whole clients, or raise a ValueError if there are too few clients."""
     settings = session.settings
     n_clients = len(settings.info.n_rows)
@@ -626,7 +622,8 @@ def _group_folds(session: Session) -> list[GroupFold]:
     folds[client_ids] = deal_clients(n_clients, n_folds, session.seed)
     for number in range(n_folds):
         session.expect_all(client_ids[folds[client_ids] != number].tolist())
-    return [GroupFold(number, n_folds, tuple(folds.tolist())) for number in range(n_folds)]
+    of_clients = (n_folds, session.seed, session.clients.min_rows, tuple(folds.tolist()))
+    return [Fold(number, *of_clients) for number in range(n_folds)]
 
 
 def _folds_by_client(session: Session) -> IndexArray:

@@ -730,7 +730,7 @@ class _Sites(OverFlower):
         n_intercepts = 0 if standardization is None else standardization.n_intercepts
         settings = {
             "units": None if standardization is None else standardization.to_settings(),
-            "fold": fold,
+            "fold": None if fold is None else fold[:4],  # of rows
             "dtype": self.info.dtype.name,
         }
         other = self.with_settings(
@@ -776,5 +776,5 @@ def _n_training(n_rows: int, client_index: int, fold: Fold | None) -> int:
     """Return how many rows of a client train if a fold is held out."""
     if fold is None:
         return n_rows
-    folds = assign_folds(np.arange(n_rows), client_index, *fold[1:])
+    folds = assign_folds(np.arange(n_rows), client_index, *fold[1:4])
     return int((folds != fold.number).sum())
