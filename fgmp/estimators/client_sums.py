@@ -162,9 +162,9 @@ class Moments(ClientSums):
 
     Masks have a fixed resolution and range. A deviation far below the mean would vanish in them,
     and a client that counts in other units would exceed them. Under masks there are therefore three
-    exchanges: means follow the sizes, in units of these, and then means and mean squares of the
-    deviations from the centre, in a fine part of these units. All are sent as several digits, by
-    `split_digits`.
+    exchanges: means follow the sizes, in units of these, and then mean squares of the deviations
+    from the centre, and means of those from the mean of all rows, which has been rounded, in a fine
+    part of these units. All are sent as several digits, by `split_digits`.
 
     Parameters
     ----------
@@ -219,16 +219,15 @@ class Moments(ClientSums):
     def squares(self, client: Client, state: State) -> Array:
         """Return the mean squares of deviations in squared units of the sizes."""
         columns = columns_of(client)
-        squares = columns.mean_squares(self._centre_of(columns, state))
+        squares = self._mean_squares(columns, state)
         return np.vstack([squares / state[0] ** 2, *self._others(columns)])
 
     def deviations(self, client: Client, state: State) -> Array:
         """Return means and mean squares of deviations, in digits, in a fine part of the sizes."""
         columns = columns_of(client)
-        centre = self._centre_of(columns, state)
         unit = state[0] * _FINE
-        means = columns.mean_deviations(centre) / unit
-        squares = columns.mean_squares(centre) / unit**2
+        means = columns.mean_deviations(self._common_centre(state)) / unit
+        squares = self._mean_squares(columns, state) / unit**2
         digits = [split_digits(means, _DEVIATION_DIGITS), split_digits(squares, _SQUARE_DIGITS)]
         return np.vstack([*digits, *self._others(columns)])
 
@@ -239,14 +238,15 @@ class Moments(ClientSums):
         """
         return [columns.other_shares()] if self.centre == "client" else []
 
-    def _centre_of(self, columns: "_Columns", state: State) -> Array:
-        """Return the point that deviations are measured from, shape (n_columns,)."""
-        if self.centre == "client":
-            return columns.means()
+    def _mean_squares(self, columns: "_Columns", state: State) -> Array:
+        """Return the mean squares of the deviations from the centre."""
+        is_own = self.centre == "client"
+        return columns.mean_squares(columns.means() if is_own else self._common_centre(state))
+
+    def _common_centre(self, state: State) -> Array:
+        """Return zero, or the mean of all rows, which may have been rounded."""
         unit, mean = state[:2]
-        if self.centre == "zero":
-            return np.zeros(self.n_columns)
-        return np.asarray(mean * unit)
+        return np.zeros(self.n_columns) if self.centre == "zero" else np.asarray(mean * unit)
 
     # The server.
 
@@ -268,10 +268,10 @@ class Moments(ClientSums):
         unit, mean, deviation, square, *others = state
         if self.centre == "zero":
             return PooledMoments(unit, deviation, square)
-        if self.centre == "client":
-            return PooledMoments(unit, mean, square, *others)
         # The mean that was subtracted had been rounded, and `deviation` is what it was off by.
-        return PooledMoments(unit, mean + deviation, np.maximum(square - deviation**2, 0))
+        if self.centre == "mean":
+            square = np.maximum(square - deviation**2, 0)
+        return PooledMoments(unit, mean + deviation, square, *others)
 
 
 @dataclass(frozen=True)

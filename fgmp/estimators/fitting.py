@@ -123,11 +123,11 @@ def _fit_exactly(session: Session, grid: Sequence[int]) -> FittedModel:
         score = partial(score_path, clients=clients, of_folds=of_folds)
         middle.append(partial(score, grid=grid, method=method))
     start, *scored = session.together(middle)
-    choice = _Choice(grid[0], settings.C)
-    if scored:
-        choice = _Choice(scored[0].chosen, scored[0].chosen_C, scored[0])
+    path = scored[0] if scored else None
+    sparsity = path.chosen if path else grid[0]
+    C = path.chosen_C if path else settings.C
     last: list[Any] = [
-        partial(_conclude, start=start, choice=choice),
+        partial(_conclude, start=start, sparsity=sparsity, C=C),
         partial(compare_units, clients=session.clients.transport(), stats=clients.stats),
     ]
     fitted, unusual = session.together(last)
@@ -136,7 +136,8 @@ def _fit_exactly(session: Session, grid: Sequence[int]) -> FittedModel:
     costs = {
         name: np.append(fitted.history[name][:-1], float(session.totals[name])) for name in TOTALS
     }
-    return replace(fitted, history=fitted.history | costs, unusual=unusual)
+    history = fitted.history | costs
+    return replace(fitted, history=history, cross_validation=path, unusual=unusual)
 
 
 def _warn_of_rounds(settings: FitSettings, selected: SelectedFeatures) -> None:
@@ -175,14 +176,6 @@ def refit_without_ridge(session: Session, columns: Array) -> Covariance | None:
     start = support_state(settings, model)
     refitted = refit_model(session, clients, start, {}, ridge=0.0, polish=True)
     return coefficient_covariance(session, clients, refitted.model, ridge=0.0)
-
-
-class _Choice(NamedTuple):
-    """A sparsity and a C, and how they were chosen, if they were."""
-
-    sparsity: int
-    C: float
-    cross_validation: SparsityPath | None = None
 
 
 class _Paths(NamedTuple):
@@ -267,15 +260,15 @@ def _paths_on(
     return paths._replace(first_steps=dict(zip(candidates, states, strict=True)))
 
 
-def _conclude(session: Session, start: _Start, choice: _Choice) -> FittedModel:
+def _conclude(session: Session, start: _Start, sparsity: int, C: float) -> FittedModel:
     """Refit the model that was chosen; then ask for its errors and its intercepts together."""
     settings = session.settings
     clients = start.clients
     polish = settings.parameters.polish or settings.parameters.sparsity == "all"
     level = clients.units.null_intercept
-    refit: list[Any] = [partial(_refit, start=start, choice=choice, polish=polish)]
+    refit: list[Any] = [partial(_refit, start=start, sparsity=sparsity, C=C, polish=polish)]
     if settings.asks_common_intercept and start.paths.by_strength:  # a model nearby has it nearly
-        nearby = start.paths.start(settings, choice.C, choice.sparsity).model
+        nearby = start.paths.start(settings, C, sparsity).model
         nearly = partial(common_intercept, clients=session.clients.transport(), stats=clients.stats)
         table = clients.units.to_original_units(nearby)
         refit.append(partial(nearly, table=table, start=level, tolerance=_ROUGHLY))
@@ -286,25 +279,23 @@ def _conclude(session: Session, start: _Start, choice: _Choice) -> FittedModel:
         partial(_in_original_units, clients=clients, model=refitted.model, level=level)
     ]
     if polish and not settings.coefficients_only:
-        ridge = settings.ridge(choice.C)
         covariance_of = partial(coefficient_covariance, clients=clients, model=refitted.model)
-        last.insert(0, partial(covariance_of, ridge=ridge))
+        last.insert(0, partial(covariance_of, ridge=settings.ridge(C)))
     *covariances, (table, intercepts) = session.together(last)
     return FittedModel(
         table=table,
         is_constant=clients.stats.is_constant,
-        sparsity=choice.sparsity,
-        C=choice.C,
+        sparsity=sparsity,
+        C=C,
         method=start.selected.method,
         n_rounds=start.selected.n_rounds,
         history=refitted.history,
-        cross_validation=choice.cross_validation,
         intercepts=intercepts,
         covariance=covariances[0] if covariances else None,
     )
 
 
-def _refit(session: Session, start: _Start, choice: _Choice, polish: bool) -> RefittedModel:
+def _refit(session: Session, start: _Start, sparsity: int, C: float, polish: bool) -> RefittedModel:
     """Return the refit of the model of a path; of its largest entries where that is much better.
 
     Without a choice of features it is the refit of all of them.
@@ -323,22 +314,22 @@ def _refit(session: Session, start: _Start, choice: _Choice, polish: bool) -> Re
         session,
         clients,
         history=history,
-        ridge=settings.ridge(choice.C),
+        ridge=settings.ridge(C),
         polish=polish,
     )
     if not history:
         return refitted(support_state(settings, start.selected.model))
 
-    path = start.paths.by_strength[choice.C]
+    path = start.paths.by_strength[C]
     null, last_round = history["objective"][[0, -1]] * unit
-    promised = path.loss_of(start.paths.model(settings, choice.C, choice.sparsity)) * unit
-    found = refitted(start.paths.start(settings, choice.C, choice.sparsity))
+    promised = path.loss_of(start.paths.model(settings, C, sparsity)) * unit
+    found = refitted(start.paths.start(settings, C, sparsity))
     promises_half = null - promised >= (null - last_round) / 2  # not if nothing is promised
     highest = max(null - (null - promised) / 2, last_round)
     if not promises_half or found.objective <= highest:
         return found
 
-    largest = path.largest_entries(choice.sparsity, settings.selection)
+    largest = path.largest_entries(sparsity, settings.selection)
     other = refitted(support_state(settings, largest))
     if other.objective < found.objective:
         found = other

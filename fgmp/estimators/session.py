@@ -35,12 +35,8 @@ Report = Callable[[str, Run, float], object]
 Announce = Callable[[str], object]
 
 
-def announce_nothing(words: str) -> None:
-    """Announce no stage."""
-
-
-def report_nothing(words: str, run: Run, unit: float) -> None:
-    """Report no progress."""
+def report_nothing(*what: object) -> None:
+    """Report no progress, and announce no stage."""
 
 
 def _never(run: Run) -> bool:
@@ -182,7 +178,7 @@ class Session:
     seed: int
     aggregator: Aggregator | None
     report: Report
-    announce: Announce = announce_nothing
+    announce: Announce = report_nothing
     totals: Counter[str] = field(default_factory=Counter)
     log: list[Sent] = field(default_factory=list)
 

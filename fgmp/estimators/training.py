@@ -39,7 +39,7 @@ from .inputs import (
     weights_of_rows,
 )
 from .own_intercepts import intercepts_by_group
-from .session import Announce, Report, Session, announce_nothing, round_in_words
+from .session import Announce, Report, Session, report_nothing, round_in_words
 from .small_cells import WHAT_SMALL_CELLS_BECOME, fill_small_cells_of_groups, is_small
 from .standardization import agree_on_encoding
 from .weighted_loss import advise_on_rates, rows_counted
@@ -184,7 +184,7 @@ def _fit_clients(
     clients: Any,
     plan: EncodingPlan | None,
     report: Report,
-    announce: Announce = announce_nothing,
+    announce: Announce = report_nothing,
 ) -> None:
     """Fit the model, set the fitted attributes, and give advice.
 
