@@ -201,12 +201,7 @@ class Moments(ClientSums):
 
     def log_sizes(self, client: Client, message: State) -> Array:
         """Return log2 of the root mean square of each column, and 0 for a column of zeros."""
-        columns = columns_of(client)
-        squares = np.append(
-            _mean(columns.features**2, columns.weights),
-            _mean(columns.targets**2, columns.weights),
-        )
-        return log_roots(squares)
+        return log_roots(columns_of(client).means(lambda x: x**2))
 
     def log_sizes_and_means(self, client: Client, message: State) -> Array:
         """Return log2 of the root mean squares, and the means."""
@@ -236,7 +231,7 @@ class Moments(ClientSums):
 
         About one mean of all rows, a column of zeros and ones is known by its mean square.
         """
-        return [columns.other_shares()] if self.centre == "client" else []
+        return [columns.means(lambda x: x**2 != x)] if self.centre == "client" else []
 
     def _mean_squares(self, columns: "_Columns", state: State) -> Array:
         """Return the mean squares of the deviations from the centre."""
@@ -480,18 +475,10 @@ class _Columns(NamedTuple):
     targets: Array
     weights: Array
 
-    def means(self) -> Array:
-        """Return the mean of each column."""
-        return np.append(_mean(self.features, self.weights), _mean(self.targets, self.weights))
-
-    def other_shares(self) -> Array:
-        """Return the share of rows of each column that are neither 0 nor 1."""
-        is_sparse = sparse.issparse(self.features)
-        squares = self.features.power(2) if is_sparse else self.features**2
-        of_targets = self.targets**2 != self.targets
-        return np.append(
-            _mean(squares != self.features, self.weights), _mean(of_targets, self.weights)
-        )
+    def means(self, of: Callable[[Any], Any] = lambda columns: columns) -> Array:
+        """Return the mean of each column, or of what is made of its numbers."""
+        of_features = _mean(of(self.features), self.weights)
+        return np.append(of_features, _mean(of(self.targets), self.weights))
 
     def mean_squares(self, centre: Array) -> Array:
         """Return the mean square of the deviations from a centre."""
