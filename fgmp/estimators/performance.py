@@ -30,6 +30,7 @@ from .performance_sums import (
     MEASURES,
     CalibrationSums,
     ClientPerformance,
+    OfPredictions,
     PooledPerformance,
     PredictionUnits,
     measures_before_calibration,
@@ -170,36 +171,13 @@ def performance_of_rows(
     y = targets_of_rows(model, X, y)
     weights = weights_of_rows(sample_weight, X)
     present, _, codes, weights = encode_groups(len(y), groups, weights, model.min_rows)
-    names = present.tolist() if groups is not None else ["all rows"]
     targets, loss = model._targets_of_fit(y)
     advise_on_rates(loss, targets, sample_weight)
     counted = rows_counted(weights, targets, loss)
     clients = FederatedTable(Rows(X, targets, weights, codes, counted, model.min_rows), loss)
-    check_by(model, by)
-    advise_on_intercepts(model, None if groups is None else names)
-    return _measure(model, clients, names, by)
-
-
-def performance_of_clients(
-    model: LinearModel, clients: FitClients, names: Sequence[Any], by: str
-) -> Performance:
-    """Return the performance of a fitted estimator at clients on other machines.
-
-    Parameters
-    ----------
-    model : FedGradMPRegressor or FedGradMPClassifier
-        Fitted.
-    clients : FitClients
-        The clients, whose rows need not be those of the fit.
-    names : sequence
-        Names of the clients.
-    by : {"groups", "all"}
-        Whether each client is measured, or all rows together.
-    """
-    check_is_fitted(model)
-    check_by(model, by)
-    advise_on_intercepts(model, names)
-    return _measure(model, clients, names, by)
+    return performance_of_clients(
+        model, clients, present.tolist() if groups is not None else None, by
+    )
 
 
 def check_by(model: LinearModel, by: str) -> None:
@@ -216,8 +194,25 @@ def check_by(model: LinearModel, by: str) -> None:
         )
 
 
-def _measure(model: LinearModel, clients: FitClients, names: Sequence[Any], by: str) -> Performance:
-    """Return the performance at clients, here or on other machines."""
+def performance_of_clients(
+    model: LinearModel, clients: FitClients, names: Sequence[Any] | None, by: str
+) -> Performance:
+    """Return the performance of a fitted estimator at clients, here or on other machines.
+
+    Parameters
+    ----------
+    model : FedGradMPRegressor or FedGradMPClassifier
+    clients : FitClients
+        The clients, whose rows need not be those of the fit.
+    names : sequence or None
+        Names of the clients; None if there is one, of all rows.
+    by : {"groups", "all"}
+        Whether each client is measured, or all rows together.
+    """
+    check_is_fitted(model)
+    check_by(model, by)
+    advise_on_intercepts(model, names)
+    names = ["all rows"] if names is None else names
     loss = clients.info.loss
     measures = MEASURES.get(type(loss))
     if measures is None:
@@ -303,20 +298,24 @@ def _of_all_rows(
     n_rows = session.settings.n_rows
     loss = session.settings.loss
     predictions = PredictionUnits(n_outcomes, min_rows)
-    centres, units = predictions.pooled(session.query(predictions, rows, message))
-    message = (*message, centres, units)
+    *_, sizes, means, units = session.query(predictions, rows, message)
+    centres = means * sizes
+
+    # Each Newton step of a calibration is one more exchange.
+    def ask(question: OfPredictions, *lines: Array) -> Any:
+        return session.query(question, rows, (*message, centres, units, *lines))[-1]
 
     shares = session.settings.shares_beside_rows
     counted = _counted_beside_rows(session)
-    method = PooledPerformance(n_outcomes, min_rows, n_rows, shares, counted=counted)
-    sums, share = method.pooled(session.query(method, rows, message))
+    sums = ask(PooledPerformance(n_outcomes, min_rows, n_rows, shares, counted=counted))
+    share = float(sums[0, -1])
     if share <= ROUNDING_OF_SHARES:
         return np.full((1, n_outcomes, len(MEASURES[type(loss)])), np.nan), 0.0
 
-    # Each Newton step of a calibration is one more exchange.
     def evaluate(is_last: bool, lines: Array) -> SecondOrders:
         question = CalibrationSums(n_outcomes, min_rows, lines.shape[1], is_last)
-        return question.pooled(session.query(question, rows, (*message, lines)))
+        found: SecondOrders = ask(question, lines)
+        return found
 
     of_outcomes = loss if loss.class_labels is None else LogisticLoss()
     n_counted = share * session.settings.n_counted
@@ -334,7 +333,7 @@ def _pooled_measures(
     sums: Array, loss: GLMLoss, centre: float, unit: float, n_rows: float
 ) -> list[float]:
     """Return the measures before the calibration, from the sums of `PooledPerformance`."""
-    *means, n_pairs, concordant, variance = sums.tolist()
+    *means, n_pairs, concordant, variance, _ = sums.tolist()
     observed = means[1]
     if loss.class_labels is not None and min(observed, 1 - observed) <= ROUNDING_OF_SHARES:
         return [np.nan] * 6

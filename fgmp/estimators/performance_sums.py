@@ -13,9 +13,9 @@ clients may have rows of one class only, and then the pairs of all clients are i
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import xlogy
@@ -40,6 +40,7 @@ from .client_sums import (
     HeldOutLosses,
     State,
     Sum,
+    as_it_is,
     log_roots,
     powers_of_two,
 )
@@ -107,32 +108,36 @@ class OfPredictions(ClientSums):
             return np.zeros(one.shape)
         return super().answer(one, client, message)
 
+    def mean_of(
+        self,
+        numbers: Callable[[Client, State], Any],
+        n_numbers: int,
+        merge: Callable[[Array], State],
+    ) -> Sum:
+        """Return a sum whose mean is over the rows of the clients that are measured.
 
-class MeasuredMeans(NamedTuple):
-    """Means over the rows of the clients that are measured.
+        Parameters
+        ----------
+        numbers : callable (client, message) -> array-like
+            The numbers of a client, a row for each outcome. A one is sent beside each row, of which
+            the mean is the share of the rows that are measured.
+        n_numbers : int
+            How many numbers a row has.
+        merge : callable (means) -> tuple
+            Return the results from the means, shape (n_outcomes, n_numbers + 1): the last column is
+            the share, and the others are zero if no client is measured.
+        """
 
-    Attributes
-    ----------
-    means : ndarray, shape (n_outcomes, n_numbers)
-        Zero if no client is measured.
-    share : float
-        The share of all rows that these clients have.
-    """
+        def of_client(client: Client, message: State) -> Array:
+            return np.column_stack([numbers(client, message), np.ones(self.n_outcomes)])
 
-    means: Array
-    share: float
+        def merge_measured(mean: Array) -> State:
+            means = mean.reshape(self.n_outcomes, -1).copy()
+            share = float(means[0, -1])
+            means[:, :-1] /= share if share > 0 else 1.0
+            return merge(means)
 
-
-def _with_ones(numbers: Array) -> Array:
-    """Return a row of numbers for each outcome, and a one, whose mean is the share measured."""
-    return np.column_stack([numbers, np.ones(len(numbers))])
-
-
-def _means_of_measured(sums: Array, n_outcomes: int) -> MeasuredMeans:
-    """Return what sums of numbers and ones stand for."""
-    rows = sums.reshape(n_outcomes, -1)
-    share = float(rows[0, -1])
-    return MeasuredMeans(rows[:, :-1] / (share if share > 0 else 1.0), max(share, 0.0))
+        return Sum(of_client, (self.n_outcomes, n_numbers + 1), merge_measured)
 
 
 @dataclass(frozen=True)
@@ -187,45 +192,34 @@ class PredictionUnits(OfPredictions):
     form: ClassVar[str] = "mean and mean square of the predictions"
 
     def sums(self) -> Sequence[Sum]:
-        """Return three sums, of one number and a one for each outcome."""
-        shape = (self.n_outcomes, 2)
+        """Return three sums, of one number for each outcome."""
+
+        def near_sizes(means: Array) -> State:
+            return powers_of_two(means[:, 0])
+
         return [
-            Sum(self.log_sizes, shape, self._units),
-            Sum(self.means, shape, self._means),
-            Sum(self.log_deviations, shape, self._units),
+            self.mean_of(self.log_sizes, 1, near_sizes),
+            self.mean_of(self.means, 1, lambda means: (means[:, 0],)),
+            self.mean_of(self.log_deviations, 1, near_sizes),
         ]
 
     def log_sizes(self, client: Client, message: State) -> Array:
         """Return log2 of the root mean squares, and 0 for zero."""
-        return _with_ones(log_roots(np.mean(self._quantities(client, message) ** 2, axis=1)))
+        return log_roots(np.mean(self._quantities(client, message) ** 2, axis=1))
 
     def means(self, client: Client, message: State) -> Array:
         """Return the means in units of the sizes."""
-        return _with_ones(self._quantities(client, message).mean(axis=1) / message[2])
+        return np.asarray(self._quantities(client, message).mean(axis=1) / message[2])
 
     def log_deviations(self, client: Client, message: State) -> Array:
         """Return log2 of the root mean squares of deviations, and 0 if there are none."""
         *_, unit, mean = message
         deviations = self._quantities(client, message) - (mean * unit)[:, None]
-        return _with_ones(log_roots(np.mean(deviations**2, axis=1)))
+        return log_roots(np.mean(deviations**2, axis=1))
 
     def _quantities(self, client: Client, message: State) -> Array:
         """Return what the units are taken from, shape (n_outcomes, n_rows)."""
         return np.array([quantity_of_units(one) for one in self.outcomes(client, message)])
-
-    def pooled(self, state: State) -> tuple[Array, Array]:
-        """Return a centre and a unit for each outcome."""
-        *_, size, mean, deviation = state
-        return mean * size, deviation
-
-    def _means(self, mean: Array) -> State:
-        """Return the means over the clients that are measured."""
-        means, _ = _means_of_measured(mean, self.n_outcomes)
-        return (means[:, 0],)
-
-    def _units(self, mean: Array) -> State:
-        """Return the powers of two near the sizes."""
-        return powers_of_two(*self._means(mean))
 
 
 @dataclass(frozen=True)
@@ -247,18 +241,14 @@ class PooledPerformance(OfPredictions):
     form: ClassVar[str] = "means and losses of predictions; numbers of pairs in order"
 
     def sums(self) -> Sequence[Sum]:
-        """Return one sum, of seven numbers and a one for each outcome."""
-        return [Sum(self.measure, (self.n_outcomes, 8))]
+        """Return one sum, of seven numbers for each outcome."""
+        return [self.mean_of(self.measure, 7, as_it_is)]
 
-    def measure(self, client: Client, message: State) -> Array:
+    def measure(self, client: Client, message: State) -> list[Array]:
         """Return the sums of a client."""
         share = share_of(client, self.shares, self.n_rows)
         scales = self.scaled_outcomes(client, message)
-        return _with_ones(np.array([self._sums_of(scale.outcome, share) for scale in scales]))
-
-    def pooled(self, state: State) -> MeasuredMeans:
-        """Return the means over the rows that are measured, of the pairs too."""
-        return _means_of_measured(state[-1], self.n_outcomes)
+        return [self._sums_of(scale.outcome, share) for scale in scales]
 
     def _sums_of(self, outcome: Outcome, share: float) -> Array:
         """Return the means of predictions, outcomes, losses and squares, and the pairs.
@@ -354,20 +344,18 @@ class CalibrationSums(OfPredictions):
     )
 
     def sums(self) -> Sequence[Sum]:
-        """Return one sum, of values, gradients and Hessians, and ones."""
+        """Return one sum, of values, gradients and Hessians, as a `SecondOrders`."""
         k = self.n_coefficients
-        return [Sum(self.derivatives, (self.n_outcomes, 1 + k + k**2 + 1))]
 
-    def derivatives(self, client: Client, message: State) -> Array:
+        def merge(means: Array) -> State:
+            return (SecondOrders.unpacked(means[:, :-1], k),)
+
+        return [self.mean_of(self.derivatives, 1 + k + k**2, merge)]
+
+    def derivatives(self, client: Client, message: State) -> list[Array]:
         """Return the sums of a client at the lines of the message."""
-        parts = zip(self.scaled_outcomes(client, message), message[4], strict=True)
-        sums = [line_sums(scale, line, self.is_last).packed() for scale, line in parts]
-        return _with_ones(np.vstack(sums))
-
-    def pooled(self, state: State) -> SecondOrders:
-        """Return the means over the rows that are measured."""
-        sums, _ = _means_of_measured(state[-1], self.n_outcomes)
-        return SecondOrders.unpacked(sums, self.n_coefficients)
+        scales = zip(self.scaled_outcomes(client, message), message[4], strict=True)
+        return [line_sums(scale, line, self.is_last).packed()[0] for scale, line in scales]
 
 
 def pairs_of(outcome: Outcome) -> Pairs:
