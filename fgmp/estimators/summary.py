@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,8 +140,7 @@ class Summary:
         axes
             The dashed line is no effect.
         """
-        ratio = next((name for name in _RATIOS if name in self.columns), "")
-        columns = _per_step(ratio, self.columns) if ratio else self.columns
+        ratio, columns = self._per_step()
         return draw_forest(ax, columns, ratio, self.level, self._words_on_groups)
 
     @property
@@ -154,8 +154,7 @@ class Summary:
         What is published comes first, because a narrow screen shows the first columns only: a
         ratio with its intervals, or, without one, the coefficient with its own.
         """
-        ratio = next((name for name in _RATIOS if name in self.columns), "")
-        columns = _per_step(ratio, self.columns) if ratio else self.columns
+        ratio, columns = self._per_step()
         main = ratio or "coefficient"
         headings = {name: _HEADINGS[name] for name in ("feature", "class", "step", main)}
         for refit in ("", UNSHRUNKEN):
@@ -181,21 +180,27 @@ class Summary:
                 row[at] += " *" if is_few else ""
         return [headings[name] for name in shown], rows
 
+    def _per_step(self) -> tuple[str, dict[str, Array]]:
+        """Return which ratio there is, or "", and columns in which it is that of a readable step.
 
-def _per_step(ratio: str, columns: dict[str, Array]) -> dict[str, Array]:
-    """Return columns in which a ratio and its intervals are those of a readable step, in words."""
-    deviations = columns["deviation"]
-    is_indicator = ~np.isnan(columns.get("rows", np.full(len(deviations), np.nan)))
-    words = [f"sd {deviation:.4g}" for deviation in deviations.tolist()]
-    steps = np.where(is_indicator, "1", words)
-    steps[np.isnan(deviations)] = ""  # of the intercept
+        So are its intervals. The step stands beside it in words.
+        """
+        columns = self.columns
+        ratio = next((name for name in _RATIOS if name in columns), "")
+        if not ratio:
+            return ratio, columns
+        deviations = columns["deviation"]
+        is_indicator = ~np.isnan(columns.get("rows", np.full(len(deviations), np.nan)))
+        words = [f"sd {deviation:.4g}" for deviation in deviations.tolist()]
+        steps = np.where(is_indicator, "1", words)
+        steps[np.isnan(deviations)] = ""  # of the intercept
 
-    found = columns | {"step": steps}
-    for name in columns:
-        if name.startswith(f"{ratio}_per_deviation"):
-            of_unit = name.replace("_per_deviation", "")
-            found[of_unit] = np.where(is_indicator, columns[of_unit], columns[name])
-    return found
+        found = columns | {"step": steps}
+        for name in columns:
+            if name.startswith(f"{ratio}_per_deviation"):
+                of_unit = name.replace("_per_deviation", "")
+                found[of_unit] = np.where(is_indicator, columns[of_unit], columns[name])
+        return ratio, found
 
 
 def summarize(model: LinearModel, level: float, unshrunken: bool) -> Summary:
@@ -236,19 +241,44 @@ def summarize(model: LinearModel, level: float, unshrunken: bool) -> Summary:
 
 
 def _of_coefficients(model: LinearModel, covariance: Covariance, level: float) -> dict[str, Array]:
-    """Return coefficients, ratios, errors and intervals."""
-    deviations = np.append(covariance.deviations, np.nan)  # the intercept is the column -1
-    columns = {"coefficient": covariance.values, "deviation": deviations[covariance.columns]}
-    columns["per_deviation"] = columns["coefficient"] * columns["deviation"]
-    ratio = _name_of_ratio(model)
+    """Return coefficients, errors, intervals, and ratios of a unit and of a standard deviation.
 
+    The intercept, which has no deviation, has no ratio. Without a covariance matrix errors are nan.
+    """
+    values = covariance.values
+    deviations = np.append(covariance.deviations, np.nan)[covariance.columns]  # the intercept is -1
+    columns = {
+        "coefficient": values,
+        "deviation": deviations,
+        "per_deviation": values * deviations,
+    }
     # Without a variance to estimate, quantiles are normal.
     degrees_of_freedom = np.inf if is_classifier(model) else covariance.degrees_of_freedom
-    columns |= _errors(covariance, covariance.model_based, degrees_of_freedom, level, "")
-    columns |= _errors(covariance, covariance.by_group, covariance.n_groups - 1, level, "_by_group")
-    if ratio:
-        columns |= _ratios(ratio, columns)
-    return columns
+    for ending, matrix, degrees in (
+        ("", covariance.model_based, degrees_of_freedom),
+        ("_by_group", covariance.by_group, covariance.n_groups - 1),
+    ):
+        errors = np.full(len(values), np.nan)
+        if matrix is not None:
+            # The variance of a coefficient that all groups agree on is zero, or rounding of zero.
+            errors = np.sqrt(np.maximum(matrix.diagonal(), 0))
+        quantile = (1 + level) / 2
+        # No degree of freedom has no quantile: nan.
+        half = errors * float(ndtri(quantile) if degrees == np.inf else stdtrit(degrees, quantile))
+        ends = {f"lower{ending}": values - half, f"upper{ending}": values + half}
+        columns |= {f"standard_error{ending}": errors} | ends
+
+    ratio = _name_of_ratio(model)
+    if not ratio:
+        return columns
+    exponents = {"": "coefficient"} | {f"_{end}": end for end in _ENDS}
+    steps = {"": np.where(np.isnan(deviations), np.nan, 1.0), "_per_deviation": deviations}
+    with np.errstate(over="ignore"):
+        return columns | {
+            f"{ratio}{per}{end}": np.exp(columns[name] * step)
+            for per, step in steps.items()
+            for end, name in exponents.items()
+        }
 
 
 def _refit_without_ridge(model: LinearModel) -> Covariance | None:
@@ -294,36 +324,34 @@ def _rows_behind(covariance: Covariance, fewest: int) -> dict[str, Array]:
     return {"rows": rows, "few_rows": np.fmin(rows, covariance.n_samples - rows) < fewest}
 
 
-def _notes_on_rows(model: LinearModel, columns: dict[str, Array]) -> list[str]:
-    """Return which rows are left out, and of which coefficients few rows decide."""
-    notes = []
+def _notes_on_rows(model: LinearModel, columns: dict[str, Array]) -> Iterator[str]:
+    """Yield which rows are left out, and of which coefficients few rows decide."""
     if columns.get("few_rows", np.zeros(1)).any():
-        notes.append(
+        yield (
             f"Rows marked with *: fewer than {_fewest_rows(model)} have a one, or a zero, in this "
             "column. Its coefficient tells of their outcomes, and no interval holds for so few."
         )
     recoded = getattr(model, "n_rows_recoded_", {})
     if recoded:
         words = ", ".join(f"{n_rows} of {name}" for name, n_rows in recoded.items())
-        notes.append(
+        yield (
             f"Recoded before the fit: rows with a level or a gap that fewer than "
             f"min_rows={model.min_rows} rows of their group have ({words}). predict takes rows as "
             "they are. Where rows may be pooled, min_rows=1 recodes none."
         )
     elif hasattr(model, "encoding_") and model.min_rows > 1:
-        notes.append(
+        yield (
             f"A level or a gap that fewer than min_rows={model.min_rows} rows of a group have is "
             "in no column."
         )
     n_left_out = getattr(model, "n_rows_left_out_", 0)
     if n_left_out:
         n_groups = len(model.missing_)
-        notes.append(
+        yield (
             f"Left out: {n_left_out} {'row' if n_left_out == 1 else 'rows'} of groups with fewer "
             f"than min_rows={model.min_rows} rows ({n_groups} of "
             f"{n_groups + len(model.groups_)} groups take no part)."
         )
-    return notes
 
 
 def _name_of_ratio(model: LinearModel) -> str:
@@ -331,40 +359,6 @@ def _name_of_ratio(model: LinearModel) -> str:
     if is_classifier(model):
         return "odds_ratio"
     return "rate_ratio" if model.loss == "poisson" else ""
-
-
-def _errors(
-    covariance: Covariance, matrix: Array | None, degrees: float, level: float, ending: str
-) -> dict[str, Array]:
-    """Return standard errors and intervals, nan without a covariance matrix."""
-    errors = np.full(len(covariance.values), np.nan)
-    if matrix is not None:
-        # The variance of a coefficient that all groups agree on is zero, or rounding of zero.
-        errors = np.sqrt(np.maximum(matrix.diagonal(), 0))
-    quantile = (1 + level) / 2
-    # No degree of freedom has no quantile: nan.
-    factor = float(ndtri(quantile) if degrees == np.inf else stdtrit(degrees, quantile))
-    return {
-        f"standard_error{ending}": errors,
-        f"lower{ending}": covariance.values - factor * errors,
-        f"upper{ending}": covariance.values + factor * errors,
-    }
-
-
-def _ratios(ratio: str, columns: dict[str, Array]) -> dict[str, Array]:
-    """Return the ratios of a unit and of a standard deviation, and the bounds of their intervals.
-
-    The intercept, which has no deviation, has no ratio.
-    """
-    deviations = columns["deviation"]
-    exponents = {"": "coefficient"} | {f"_{end}": end for end in _ENDS}
-    steps = {"": np.where(np.isnan(deviations), np.nan, 1.0), "_per_deviation": deviations}
-    with np.errstate(over="ignore"):
-        return {
-            f"{ratio}{per}{end}": np.exp(columns[name] * step)
-            for per, step in steps.items()
-            for end, name in exponents.items()
-        }
 
 
 def _feature_names(model: LinearModel, covariance: Covariance) -> Array:
@@ -410,71 +404,68 @@ def _title(model: LinearModel, covariance: Covariance) -> str:
     )
 
 
-def _notes_on_classes(model: LinearModel, covariance: Covariance) -> list[str]:
-    """Return which class the odds are of, and whether the rows of the rarest one are few."""
-    if not is_classifier(model):
-        return []
+def _notes_on_classes(model: LinearModel, covariance: Covariance) -> Iterator[str]:
+    """Yield which class the odds are of, and whether the rows of the rarest one are few."""
     classes = [str(label) for label in model.classes_.tolist()]
     if len(classes) == 2:
-        notes = [f"Odds are of {classes[1]} against {classes[0]}: above 1 speaks for {classes[1]}."]
+        yield f"Odds are of {classes[1]} against {classes[0]}: above 1 speaks for {classes[1]}."
     else:
-        notes = [
+        yield (
             "The coefficients of a feature sum to zero over the classes; an odds ratio is against "
             "the geometric mean of all classes."
-        ]
-    if covariance.class_rows is None:  # of a file of an earlier version
-        return notes
-
+        )
     rows = covariance.class_rows
-    rarest = int(with_exact_ties(rows, _ROUNDING_OF_ROWS * float(rows.sum())).argmin())
     n_columns = len(model.support_)
-    events = covariance.class_rows[rarest] / max(n_columns, 1)
-    if n_columns and events < _EVENTS_PER_COLUMN:
-        notes.append(
-            f"Only {covariance.class_rows[rarest]:.4g} rows are of {classes[rarest]}, "
+    if rows is None or not n_columns:  # None comes from a file of an earlier version
+        return
+
+    rarest = int(with_exact_ties(rows, _ROUNDING_OF_ROWS * float(rows.sum())).argmin())
+    events = rows[rarest] / n_columns
+    if events < _EVENTS_PER_COLUMN:
+        yield (
+            f"Only {rows[rarest]:.4g} rows are of {classes[rarest]}, "
             f"{events:.2g} for each column in the model; with fewer than {_EVENTS_PER_COLUMN} "
             "coefficients come out too large, and intervals too narrow."
         )
-    return notes
 
 
-def _notes(model: LinearModel, covariance: Covariance, level: float) -> tuple[str, ...]:
-    """Return what the errors and intervals hold, and what they leave out."""
-    notes = _notes_on_classes(model, covariance)
+def _notes(model: LinearModel, covariance: Covariance, level: float) -> Iterator[str]:
+    """Yield what the errors and intervals hold, and what they leave out."""
+    if is_classifier(model):
+        yield from _notes_on_classes(model, covariance)
     if model.sparsity != "all":
-        notes.append(
+        yield (
             "The choice of the features is not in the errors and intervals: they hold for these "
             "features as if they had been named before the data were seen, and are too narrow "
             "otherwise. bootstrap() shows how often a feature is chosen."
         )
-    notes += _notes_on_sparsity(model)
+    if model.sparsity == "cv" and hasattr(model, "cv_"):
+        yield from _notes_on_sparsity(model)
     if model.method_ != "all":
-        notes.append(f"Selected by {SELECTED_BY[model.method_]}.")
+        yield f"Selected by {SELECTED_BY[model.method_]}."
     if covariance.is_ridge:
-        notes.append(
+        yield (
             f"The coefficients are ridge estimates (C={model.C_:g}), shrunken towards zero; the "
             "intervals are about the shrunken values. summary(unshrunken=True) has those of "
             "C=np.inf beside them, where the rows are."
         )
     ratio = _name_of_ratio(model).replace("_", " ")
     if ratio:
-        notes.append(
+        yield (
             f"per: the step of the {ratio}, a standard deviation (sd) of the feature, or 1 for a "
             "column of zeros and ones. In columns it stands per unit, too."
         )
-    notes += _notes_on_intervals(model, covariance, level)
-    if _name_of_ratio(model) == "rate_ratio" and covariance.dispersion == 1:
-        notes.append(
+    yield from _notes_on_intervals(model, covariance, level, ratio)
+    if ratio == "rate ratio" and covariance.dispersion == 1:
+        yield (
             "Model-based errors hold for counts whose variance is their mean: a file of an earlier "
             "version has no dispersion."
         )
-    return (*notes, *_notes_on_weights(model, covariance))
+    yield from _notes_on_weights(model, covariance)
 
 
-def _notes_on_sparsity(model: LinearModel) -> list[str]:
-    """Return what the choice costs where rows, or groups, were held out, if "cv" tried all."""
-    if model.sparsity != "cv" or not hasattr(model, "cv_"):
-        return []
+def _notes_on_sparsity(model: LinearModel) -> Iterator[str]:
+    """Yield what the choice costs where rows, or groups, were held out, if "cv" tried all."""
     path = model.cv_
     block_of = model.encoding_.block_of() if hasattr(model, "encoding_") else None
     most = n_choices(np.shape(model.coef_)[-1], always_included(model), block_of)
@@ -490,22 +481,23 @@ def _notes_on_sparsity(model: LinearModel) -> list[str]:
             "; there is no AUC: no group has min_rows rows of each class, or the file of the "
             "model is of an earlier version"
         )
-    if most not in of_sparsity or path.chosen == most:
-        return []
-    return [
-        f"{score} on {path.folds} that were held out: {of_sparsity[path.chosen]:.3f} with "
-        f"{path.chosen} features, {of_sparsity[most]:.3f} with all {most}{ending}."
-    ]
+    if most in of_sparsity and path.chosen != most:
+        yield (
+            f"{score} on {path.folds} that were held out: {of_sparsity[path.chosen]:.3f} with "
+            f"{path.chosen} features, {of_sparsity[most]:.3f} with all {most}{ending}."
+        )
 
 
-def _notes_on_intervals(model: LinearModel, covariance: Covariance, level: float) -> list[str]:
-    """Return which errors there are and what they rest on, or why there are none."""
-    ratio = _name_of_ratio(model).replace("_", " ")
+def _notes_on_intervals(
+    model: LinearModel, covariance: Covariance, level: float, ratio: str
+) -> Iterator[str]:
+    """Yield which errors there are and what they rest on, or why there are none."""
     n_left = covariance.degrees_of_freedom
     n_rows = covariance.n_rows
     none_left = f"{n_rows - n_left:g} coefficients of {n_rows:g} rows leave no degree of freedom"
     if n_left <= 0 and not is_classifier(model):
-        return [f"No errors: {none_left}."]
+        yield f"No errors: {none_left}."
+        return
 
     quantile = "normal" if is_classifier(model) else f"t({n_left:g})"
     what = "the inverse information"
@@ -516,53 +508,51 @@ def _notes_on_intervals(model: LinearModel, covariance: Covariance, level: float
         )
     elif not ratio:
         what = f"residual variance {covariance.dispersion:.4g} times the inverse second moments"
-    notes = [
+    yield (
         f"low and high bound the {100 * level:g} % interval of the {ratio or 'coefficient'}. They "
         f"and se are model-based, {what}; {quantile} quantiles."
-    ]
+    )
+    n_groups = covariance.n_groups
     if covariance.by_group is None:
-        notes.append(f"No errors by group: {covariance.why_not_by_group}.")
+        yield f"No errors by group: {covariance.why_not_by_group}."
     elif n_left <= 0:
-        notes.append(f"No errors by group: {none_left}.")
+        yield f"No errors by group: {none_left}."
     else:
-        notes.append(
+        yield (
             "(groups): cluster sandwich with the groups as clusters, times G/(G-1) "
             "(n-1)/(n-k), as statsmodels has it by default, for "
-            f"G={covariance.n_groups}; t({covariance.n_groups - 1}) quantiles."
+            f"G={n_groups}; t({n_groups - 1}) quantiles."
         )
-        if covariance.n_groups < _FEW_GROUPS_FOR_ERRORS:
-            notes.append(
-                f"With {covariance.n_groups} groups the sandwich is a rough estimate, and too "
+        if n_groups < _FEW_GROUPS_FOR_ERRORS:
+            yield (
+                f"With {n_groups} groups the sandwich is a rough estimate, and too "
                 f"small on average; from about {_FEW_GROUPS_FOR_ERRORS} on it is reliable. An "
                 "interval by groups that is narrower than that of the model is no surer."
             )
     if np.isnan(covariance.model_based.diagonal()).any():
-        notes.append("Without an error: collinear columns.")
-    return notes
+        yield "Without an error: collinear columns."
 
 
-def _notes_on_weights(model: LinearModel, covariance: Covariance) -> list[str]:
-    """Return what errors make of weights, if these are not numbers that sum to that of the rows."""
+def _notes_on_weights(model: LinearModel, covariance: Covariance) -> Iterator[str]:
+    """Yield what errors make of weights, if these are not numbers that sum to that of the rows."""
     n_rows = covariance.n_rows
     n_samples = covariance.n_samples
     total = covariance.total_weight
-    notes = []
     if total is not None and n_rows != n_samples:
-        notes.append(
+        yield (
             f"The weights of {n_samples} rows are whole numbers, so they are taken as numbers of "
             f"rows: {n_rows:g} in all. Weights that are not all whole are relative."
         )
-    is_on_scale = total is None or math.isclose(total, n_rows, rel_tol=_ROUNDING_OF_SUM)
     what_depends = []
-    if not is_on_scale and is_classifier(model):
+    if is_classifier(model):
         what_depends.append(
             "Model-based errors, as in statsmodels, take this sum for the number of rows: they "
             "depend on the scale of the weights, and the sandwich does not."
         )
-    if not is_on_scale and covariance.is_ridge:
+    if covariance.is_ridge:
         what_depends.append("C is relative to this sum, as in scikit-learn.")
-    if what_depends:
-        notes.append(" ".join([f"The weights of {n_rows:g} rows sum to {total:g}.", *what_depends]))
+    is_on_scale = total is None or math.isclose(total, n_rows, rel_tol=_ROUNDING_OF_SUM)
+    if what_depends and not is_on_scale:
+        yield " ".join([f"The weights of {n_rows:g} rows sum to {total:g}.", *what_depends])
     if getattr(model, "class_weight", None) is not None:
-        notes.append("Model-based errors take class weights for numbers of rows.")
-    return notes
+        yield "Model-based errors take class weights for numbers of rows."
