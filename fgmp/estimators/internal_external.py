@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
@@ -28,7 +27,7 @@ from .fitted import LinearModel, n_features_of
 from .folds import deal_clients
 from .groups import encode_groups, group_of_each_row
 from .inputs import weights_of_rows
-from .meta_analysis import RandomEffects, has_measure, random_effects
+from .meta_analysis import RandomEffects, has_measure, on_scale, random_effects
 from .performance import (
     Performance,
     by_question,
@@ -36,7 +35,7 @@ from .performance import (
     facts_of,
     performance_of_rows,
 )
-from .plots import CALIBRATION, draw_measures, log_odds_error, main_measure
+from .plots import CALIBRATION, draw_measures, main_measure
 from .session import Sent
 
 Refit = Callable[[LinearModel, Array], LinearModel]
@@ -319,44 +318,23 @@ def _overall(columns: dict[str, Array], models: Sequence[str]) -> dict[str, Arra
     classes = columns.get("class", np.zeros(len(columns["rows"])))
     lines = []
     for measure in (main, *CALIBRATION):
-        errors = columns.get(f"{measure}_se")
+        values, errors = on_scale(measure, columns)
+        exists = has_measure(values, errors)
         for label in dict.fromkeys(classes):
-            lines_of = [(columns["sparsity"] == model) & (classes == label) for model in models]
-            values = [columns[measure][at] for at in lines_of]
-            errors_of = [None if errors is None else errors[at] for at in lines_of]
+            is_of = [(columns["sparsity"] == model) & (classes == label) for model in models]
+            lines_of = np.array([np.flatnonzero(is_of_model) for is_of_model in is_of])
             # All models at the same groups: a mean without the best group of one says nothing.
-            on_scale = [
-                _on_scale(measure, *of_model) for of_model in zip(values, errors_of, strict=True)
-            ]
-            exists = np.logical_and.reduce([has_measure(*of_model) for of_model in on_scale])
-            values = [np.where(exists, of_model, np.nan) for of_model in values]
-            for model, *of_model in zip(models, values, errors_of, strict=True):
-                lines.append((measure, model, label, *_summary(measure, *of_model)))
+            lines_of = lines_of[:, exists[lines_of].all(axis=0)]
+            for model, at in zip(models, lines_of, strict=True):
+                effects = random_effects(values[at], None if errors is None else errors[at])
+                lines.append((measure, model, label, *effects.from_scale(measure)))
             if measure == main and len(models) > 1:
-                own, dense = values
+                own, dense = columns[measure][lines_of]
                 name = f"{models[1]} - {models[0]}"
                 lines.append((measure, name, label, *random_effects(dense - own, None)))
     keys = ("measure", "sparsity", "class", *RandomEffects._fields)
     table = zip(keys, map(np.array, zip(*lines, strict=True)), strict=True)
     return {key: column for key, column in table if key != "class" or key in columns}
-
-
-def _on_scale(measure: str, values: Array, errors: Array | None) -> tuple[Array, Array | None]:
-    """Return a measure of groups, with its errors, as it is summarised: an AUC as log-odds."""
-    if measure != "auc" or errors is None:
-        return values, errors
-    with np.errstate(divide="ignore"):
-        return logit(values), log_odds_error(values, errors)
-
-
-def _summary(measure: str, values: Array, errors: Array | None) -> RandomEffects:
-    """Return the summary of a measure over groups; that of an AUC is of its log-odds."""
-    effects = random_effects(*_on_scale(measure, values, errors))
-    if measure != "auc" or errors is None:
-        return effects
-    bounds = ("mean", "lower", "upper", "new_lower", "new_upper")
-    shares = {name: float(expit(getattr(effects, name))) for name in bounds}
-    return RandomEffects(**effects._asdict() | shares)
 
 
 def _notes(

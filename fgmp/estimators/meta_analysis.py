@@ -10,11 +10,12 @@ among these, with two degrees of freedom less than groups (Higgins, Thompson, Sp
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import stdtrit
+from scipy.special import expit, logit, stdtrit
 
 from ..sparse_model import Array
 
@@ -47,6 +48,31 @@ class RandomEffects(NamedTuple):
     i2: float
     new_lower: float
     new_upper: float
+
+    def from_scale(self, measure: str) -> RandomEffects:
+        """Return the summary of a measure that was summarised `on_scale`, in its own units."""
+        bounds = ("mean", "lower", "upper", "new_lower", "new_upper")
+        return self._replace(**{name: from_scale(measure, getattr(self, name)) for name in bounds})
+
+
+def on_scale(measure: str, columns: Mapping[str, Array]) -> tuple[Array, Array | None]:
+    """Return a measure of groups and its errors on the scale of its intervals.
+
+    That is the log-odds of an AUC, whose error is nan where it is 0 or 1, and else the measure
+    itself. Errors are None if the columns have none.
+    """
+    values = columns[measure]
+    errors = columns.get(f"{measure}_se")
+    if measure != "auc" or errors is None:
+        return values, errors
+    is_inside = (values > 0) & (values < 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return logit(values), np.where(is_inside, errors / (values * (1 - values)), np.nan)
+
+
+def from_scale(measure: str, values: Any) -> Any:
+    """Return numbers on the scale of a measure in its own units."""
+    return expit(values) if measure == "auc" else values
 
 
 def has_measure(values: Array, errors: Array | None) -> Array:

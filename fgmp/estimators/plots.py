@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, logit
 
 from .._support.optional import needs
 from ..sparse_model import Array
+from .meta_analysis import from_scale, on_scale
 
 # The measures of discrimination, of which a table has one, and how they are written.
 MAIN_MEASURES = {"auc": "AUC", "r2": "$R^2$", "d2": "$D^2$"}
@@ -55,13 +55,13 @@ def draw_measures(
         for number, model in enumerate(dict.fromkeys(models)):
             shift = _shift(number, len(set(models)))
             style: dict[str, Any] = {"color": _COLORS[number], "label": f"sparsity={model}"}
-            drawn = models == model
-            places = [names.index(name) + shift for name in lines[drawn]]
-            draw_intervals(ax, places, *_interval(measure, columns, drawn), **style)
+            drawn = {name: column[models == model] for name, column in columns.items()}
+            places = [names.index(name) + shift for name in names_of_lines(drawn)]
+            draw_intervals(ax, places, *_interval(measure, drawn), **style)
             if overall is None:
                 continue
-            drawn = (overall["measure"] == measure) & (overall["sparsity"] == model)
-            summary = {name: column[drawn] for name, column in overall.items()}
+            is_summary = (overall["measure"] == measure) & (overall["sparsity"] == model)
+            summary = {name: column[is_summary] for name, column in overall.items()}
             places = [names.index(name) + shift for name in names_of_lines(summary)]
             ends = (summary[name] for name in ("mean", "lower", "upper"))
             draw_intervals(ax, places, *ends, fmt="D", color=style["color"])
@@ -75,27 +75,21 @@ def draw_measures(
 
 
 def names_of_lines(columns: Mapping[str, Array]) -> Array:
-    """Return a name of each line: the group, or all of them, and the class if there are several."""
-    n_lines = len(next(iter(columns.values())))
-    groups = columns.get("group", np.full(n_lines, "all groups"))
-    parts = [groups, columns["class"]] if "class" in columns else [groups]
+    """Return a name of each line: the feature or the group, and the class if there are several.
+
+    A line without either is of all groups.
+    """
+    parts = [columns[name] for name in ("feature", "group", "class") if name in columns]
+    if "feature" not in columns and "group" not in columns:
+        parts.insert(0, np.full(len(columns["measure"]), "all groups"))
     return np.array([", ".join(map(str, line)) for line in zip(*parts, strict=True)], object)
 
 
-def _interval(measure: str, columns: Mapping[str, Array], drawn: Array) -> tuple[Array, ...]:
+def _interval(measure: str, columns: Mapping[str, Array]) -> tuple[Array, ...]:
     """Return the values of a measure with their intervals; that of an AUC is of its log-odds."""
-    middle = columns[measure][drawn]
-    half = _QUANTILE * columns.get(f"{measure}_se", np.zeros(len(drawn)))[drawn]
-    if measure != "auc":
-        return middle, middle - half, middle + half
-    half = log_odds_error(middle, half)
-    return middle, expit(logit(middle) - half), expit(logit(middle) + half)
-
-
-def log_odds_error(share: Array, error: Array) -> Array:
-    """Return the error of the log-odds of a share; nan where this is 0 or 1."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where((share > 0) & (share < 1), error / (share * (1 - share)), np.nan)
+    middle, errors = on_scale(measure, columns)
+    half = _QUANTILE * (np.zeros(len(middle)) if errors is None else errors)
+    return columns[measure], *(from_scale(measure, end) for end in (middle - half, middle + half))
 
 
 def draw_forest(
@@ -117,8 +111,7 @@ def draw_forest(
         What intervals by group are called.
     """
     drawn = {name: column[np.isfinite(columns["deviation"])] for name, column in columns.items()}
-    parts = [drawn[name] for name in ("feature", "class") if name in drawn]
-    names = [", ".join(map(str, line)) for line in zip(*parts, strict=True)]
+    names = names_of_lines(drawn).tolist()
     if ax is None:
         ax = new_axes(1, len(names))[0]
     step = 1.0 if ratio else drawn["deviation"]
