@@ -46,9 +46,10 @@ split by Shamir's scheme (`fgmp.privacy.secret_sharing`).
 """
 
 import secrets
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,7 +88,7 @@ class Request(NamedTuple):
     trip: str
     session: str
     arguments: Mapping[int, Mapping[str, Any]]
-    n_texts: Mapping[int, int]
+    n_texts: Mapping[int, int] = MappingProxyType({})
     keys: Sequence[bytes] = ()
 
 
@@ -130,7 +131,7 @@ class Sessions:
     Attributes
     ----------
     key_pairs : dict of int to KeyPair
-        Of clients on this machine, by their id.
+        Of clients on this machine, by their id, made when they are first asked for.
     clients : dict of (str, int) to SecAggClient
         The clients on this machine, by the name of a session and their position in it.
     public_keys : dict of int to bytes
@@ -141,7 +142,7 @@ class Sessions:
         Whether sessions were ended, so that all others begin with shares.
     """
 
-    key_pairs: dict[int, KeyPair] = field(default_factory=dict)
+    key_pairs: dict[int, KeyPair] = field(default_factory=lambda: defaultdict(KeyPair))
     clients: dict[tuple[str, int], SecAggClient] = field(default_factory=dict)
     public_keys: dict[int, bytes] = field(default_factory=dict)
     whole: dict[Hashable, "_Session"] = field(default_factory=dict)
@@ -154,12 +155,6 @@ class Sessions:
     def branch(self) -> "Sessions":
         """Return the same sessions and keys; those that begin in one of the two are its own."""
         return replace(self, clients=dict(self.clients), whole=dict(self.whole))
-
-    def key_pair(self, client_id: int) -> KeyPair:
-        """Return the key pair of a client on this machine, which lasts."""
-        if client_id not in self.key_pairs:
-            self.key_pairs[client_id] = KeyPair()
-        return self.key_pairs[client_id]
 
     def trip_here(
         self, vectors: Mapping[int, Array], client_ids: Sequence[int], about: bytes = b""
@@ -184,7 +179,7 @@ class Sessions:
                     continue
                 own = request.session, position
                 if request.trip == "advertise_keys" or request.keys:
-                    pair = self.key_pair(client_ids[position])
+                    pair = self.key_pairs[client_ids[position]]
                     self.clients[own] = SecAggClient(position, pair, about=about)
                 client = self.clients[own]
                 client.vector = vectors.get(position)
@@ -341,9 +336,9 @@ class _Server:
         """Begin a session in which secrets are shared: AdvertiseKeys and ShareKeys."""
         name = secrets.token_hex(8)
         # AdvertiseKeys: everybody learns everybody's nonce and public key.
-        no_arguments: Mapping[str, Any] = {}
+        n_texts = dict.fromkeys(members, 2)
         advertised = self._texts(
-            "advertise_keys", name, dict.fromkeys(members, no_arguments), dict.fromkeys(members, 2)
+            Request("advertise_keys", name, dict.fromkeys(members, {}), n_texts)
         )
         positions = sorted(advertised)
         keys = [text for position in positions for text in advertised[position]]
@@ -357,7 +352,8 @@ class _Server:
         }
         question = {"positions": positions, "keys": keys, "threshold": self.threshold}
         n_texts = {position: len(of_position) for position, of_position in holders.items()}
-        texts = self._texts("share_keys", name, dict.fromkeys(positions, question), n_texts)
+        arguments = dict.fromkeys(positions, question)
+        texts = self._texts(Request("share_keys", name, arguments, n_texts))
         senders = sorted(texts)
         holders = {sender: holders[sender] for sender in senders}
         wrapped: dict[int, bytes] = {}
@@ -384,7 +380,7 @@ class _Server:
                 position: {"number": 0, "senders": shares.senders, "received": received}
                 for position, received in shares.received.items()
             }
-            replies = self._uploads(shares.session, arguments)
+            replies = self._uploads(Request("masked_input", shares.session, arguments))
             self._check_enough(replies)
             complaints = {position: unopened for position, (_, unopened) in replies.items()}
             newly_excluded = _senders_to_exclude(shares, complaints)
@@ -414,21 +410,16 @@ class _Server:
         question = {"number": session.number, "senders": [], "received": []}
         keys = session.keys if session.number == 1 else ()
         self.bytes_down += self.n_clients * sum(map(len, keys))
-        replies = self._uploads(session.name, dict.fromkeys(everybody, question), keys)
+        arguments = dict.fromkeys(everybody, question)
+        replies = self._uploads(Request("masked_input", session.name, arguments, keys=keys))
         if len(replies) < self.n_clients:
             return None
         total = np.add.reduce([replies[position][0] for position in everybody])
         return Unmasked(total, np.array(everybody), self.bytes_up, self.bytes_down)
 
-    def _texts(
-        self,
-        trip: str,
-        session: str,
-        arguments: Mapping[int, Mapping[str, Any]],
-        n_texts: Mapping[int, int],
-    ) -> dict[int, list[bytes]]:
+    def _texts(self, request: Request) -> dict[int, list[bytes]]:
         """Return the texts of a trip; raise `TooFewClients` if there are too few."""
-        replies = self.trip(Request(trip, session, arguments, n_texts))
+        replies = self.trip(request)
         self.bytes_up += _size(replies)
         self._check_enough(replies)
         return replies
@@ -440,17 +431,12 @@ class _Server:
                 f"least {self.threshold}, the threshold"
             )
 
-    def _uploads(
-        self,
-        session: str,
-        arguments: Mapping[int, Mapping[str, Any]],
-        keys: Sequence[bytes] = (),
-    ) -> dict[int, tuple[Array, Sequence[int]]]:
+    def _uploads(self, request: Request) -> Replies:
         """Return the masked vectors, and whose shares each client could not decrypt.
 
         This is MaskedInputCollection.
         """
-        replies = self.trip(Request("masked_input", session, arguments, {}, keys))
+        replies = self.trip(request)
         self.bytes_up += sum(vector.nbytes for vector, _ in replies.values())
         return replies
 
@@ -463,7 +449,8 @@ class _Server:
         partners = {position: shares.partners(position) for position in shares.senders}
         question = {"uploaded": uploaded}
         n_texts = {position: len(partners[position]) for position in uploaded}
-        opened = self._texts("unmask", shares.session, dict.fromkeys(uploaded, question), n_texts)
+        arguments = dict.fromkeys(uploaded, question)
+        opened = self._texts(Request("unmask", shares.session, arguments, n_texts))
         self.bytes_down += len(opened) * 4 * len(uploaded)
         shares.is_whole &= len(opened) == len(uploaded)
 

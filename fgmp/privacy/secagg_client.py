@@ -18,7 +18,8 @@ Only the key of the first sum's masks, and the self-mask, are ever opened.
 
 import hmac
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import compress
 from typing import Any, NamedTuple
@@ -77,6 +78,7 @@ class KeyPair:
         return self._agreed[public]
 
 
+@dataclass(eq=False)
 class SecAggClient:
     """One client of a secure sum.
 
@@ -87,26 +89,17 @@ class SecAggClient:
     keys : KeyPair
     vector : ndarray of unsigned integers, optional
         What is summed; only `masked_input` needs it.
-    kept : mapping, optional
-        The attribute `kept` of the same client in an earlier process. Nobody else may see any of
-        it.
+    kept : dict, optional
+        What the same client has kept in an earlier process. Nobody else may see any of it.
     about : bytes
         What the masks are agreed on for.
     """
 
-    def __init__(
-        self,
-        position: int,
-        keys: KeyPair,
-        vector: Any = None,
-        kept: Mapping[str, Any] | None = None,
-        about: bytes = b"",
-    ) -> None:
-        self.position = position
-        self.keys = keys
-        self.vector = vector
-        self.about = about
-        self.kept: dict[str, Any] = dict(kept or {})
+    position: int
+    keys: KeyPair
+    vector: Any = None
+    kept: dict[str, Any] = field(default_factory=dict)
+    about: bytes = b""
 
     def advertise_keys(self) -> list[bytes]:
         """Return a new nonce and the public key, and forget the session of before."""

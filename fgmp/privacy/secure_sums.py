@@ -264,7 +264,7 @@ class SecureSum(Mean, PrivacyMechanism):
         if self.sessions is not None:
             sessions = self.sessions
             for client_id in client_ids:
-                sessions.public_keys[client_id] = sessions.key_pair(client_id).public
+                sessions.public_keys[client_id] = sessions.key_pairs[client_id].public
         about = b"%d" % n_rows
         return sum_under_masks(
             sessions.trip_here(encoded, client_ids, about),
