@@ -239,7 +239,7 @@ def validate_groups(
     return Validation(
         columns,
         about,
-        _notes(fits[-1].performance, columns, overall, n_hidden + n_small, model.min_rows),
+        tuple(_notes(fits[-1].performance, columns, overall, n_hidden + n_small, model.min_rows)),
         sent,
         (("validation of", about), *facts[1:]),
         overall,
@@ -343,34 +343,35 @@ def _notes(
     overall: dict[str, Array],
     n_hidden: int,
     min_rows: int,
-) -> tuple[str, ...]:
-    """Return how the two tables are to be read."""
-    notes = [
-        performance.notes[0],
+) -> Iterator[str]:
+    """Yield how the two tables are to be read."""
+    yield performance.notes[0]
+    yield (
         "in sample: the same measure of the same group, averaged over the fits that it was part "
-        "of. It is too kind.",
+        "of. It is too kind."
+    )
+    has_errors = " R2 and D2 have no errors: theirs is the plain mean of the groups."
+    if "auc" in overall["measure"]:
+        has_errors = " Of an AUC they are of its log-odds, as tau is."
+    yield (
         "mean, low and high: random effects over the groups (Paule-Mandel), with a 95 % interval "
         "(Hartung-Knapp, never shorter than by the errors alone); new: 95 % prediction interval "
         "for a new group, of t with k-2 degrees of freedom for k groups; tau: deviation between "
-        "groups; I2: tau^2 over tau^2 and the variance of a typical error (Higgins and Thompson).",
-    ]
-    if "auc" in overall["measure"]:
-        notes[-1] += " Of an AUC they are of its log-odds, as tau is."
-    else:
-        notes[-1] += " R2 and D2 have no errors: theirs is the plain mean of the groups."
+        "groups; I2: tau^2 over tau^2 and the variance of a typical error (Higgins and Thompson)."
+        f"{has_errors}"
+    )
     if len(set(overall["sparsity"])) > 1:
-        notes.append(
+        yield (
             "The line with a minus is the plain mean of the differences at each group, in the "
             "units of the measure, with the interval of t with k-1 degrees of freedom."
         )
     if overall["n_groups"].min() < len(set(columns["group"])):
-        notes.append(
+        yield (
             "Groups at which a measure of one of the models has no standard error, as an AUC of 0 "
             "or 1, are in no mean of this measure."
         )
     if n_hidden:
-        notes.append(
+        yield (
             f"Not shown: {n_hidden} groups, with fewer than min_rows={min_rows} rows, or rows of a "
             "class, or without a reply."
         )
-    return tuple(notes)

@@ -5,7 +5,7 @@ The questions that the clients are asked are in `performance_sums`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._support.displays import frame_of, html_table, rows_of, text_table
 from .._support.validation import check_option
+from ..data import ProblemInfo
 from ..losses import GLMLoss, LogisticLoss
 from ..sparse_model import Array, SparseModel
 from .advice import advise_on_intercepts
@@ -36,7 +37,7 @@ from .performance_sums import (
     measures_before_calibration,
 )
 from .plots import draw_measures
-from .report import FitReport, protection_of
+from .report import FitReport, bytes_from_each, protection_of
 from .session import Sent, Session, report_nothing
 from .weighted_loss import advise_on_rates, rows_counted
 
@@ -230,13 +231,10 @@ def performance_of_clients(
             n_outcomes, model.min_rows, len(rows), len(measures), counted=counted
         )
         table = method.measured(session.query(method, clients.transport(), message))
-        few = _note_on_few_rows(model, None, sum(rows)) if np.isnan(table).any() else []
         groups = [str(name) for name in names]
     else:
         table, share = _of_all_rows(session, message, n_outcomes, model.min_rows)
-        n_measured = round(share * session.settings.n_rows)
-        rows = [n_measured]
-        few = _note_on_few_rows(model, n_measured, sum(clients.info.n_rows))
+        rows = [round(share * session.settings.n_rows)]
         groups = [f"all {len(names)} groups"]
 
     columns: dict[str, Array] = {"group": np.repeat(np.array(groups, object), n_outcomes)}
@@ -249,7 +247,7 @@ def performance_of_clients(
     return Performance(
         columns,
         f"{type(model).__name__} with {words_on_features(model)} on {sum(rows):,} rows",
-        (*_notes(model, columns, by, names, clients.info.weights), *few),
+        tuple(_notes(model, columns, by, names, clients.info)),
         sent,
         facts_of(model, names, by, sent),
     )
@@ -352,24 +350,37 @@ def _notes(
     columns: dict[str, Array],
     by: str,
     names: Sequence[Any],
-    weights: Array,
-) -> tuple[str, ...]:
-    """Return how the measures are to be read."""
-    notes = [
+    info: ProblemInfo,
+) -> Iterator[str]:
+    """Yield how the measures are to be read, and which rows are not measured, if some are not."""
+    yield (
         "intercept: of a calibration with the slope 1, by how much predictions are too low; slope: "
         "below 1 they are too extreme. A model that is right has 0 and 1."
-    ]
+    )
     in_fit = [str(name) for name in names if name in list(model.groups_)]
     knows_groups = list(names) != ["all rows"] and len(model.groups_) > 1
     if in_fit or not knows_groups:
         which = f"Part of the fit: {', '.join(in_fit)}. " if knows_groups else ""
-        notes.append(
+        yield (
             f"{which}On rows that a model was fitted to its measures are too kind; validate() "
-            f"leaves each group out.{_held_out(model, columns, names, weights)}"
+            f"leaves each group out.{_held_out(model, columns, names, info.weights)}"
         )
     if by == "all" and "auc" in columns:
-        notes.append("AUC: of pairs within a group, because pairs of two groups are in no sum.")
-    return tuple(notes)
+        yield "AUC: of pairs within a group, because pairs of two groups are in no sum."
+
+    of_few = f"fewer than min_rows={model.min_rows} rows, of a group or of a class in it"
+    n_measured = int(columns["rows"][0])
+    n_rows = sum(info.n_rows)
+    if by == "all" and n_measured != n_rows:
+        yield (
+            f"Measured on {n_measured:,} of {n_rows:,} rows: the others are of groups with "
+            f"{of_few}, which send zeros."
+        )
+    numbers = [column for column in columns.values() if column.dtype.kind == "f"]
+    if by == "groups" and any(np.isnan(column).any() for column in numbers):
+        yield (
+            f"A dash: {of_few}, of which nothing leaves the group; or a number that does not exist."
+        )
 
 
 def _held_out(
@@ -398,36 +409,10 @@ def _held_out(
     )
 
 
-def _note_on_few_rows(model: LinearModel, n_measured: int | None, n_rows: int) -> list[str]:
-    """Return which rows are not measured, if some are not.
-
-    Parameters
-    ----------
-    model : FedGradMPRegressor or FedGradMPClassifier
-        Fitted.
-    n_measured : int or None
-        How many rows are measured together; None if each group has a line, and some have gaps.
-    n_rows : int
-        How many rows the groups have.
-    """
-    of_few = f"fewer than min_rows={model.min_rows} rows, of a group or of a class in it"
-    if n_measured is None:
-        return [
-            f"A dash: {of_few}, of which nothing leaves the group; or a number that does not exist."
-        ]
-    if n_measured == n_rows:
-        return []
-    return [
-        f"Measured on {n_measured:,} of {n_rows:,} rows: the others are of groups with {of_few}, "
-        "which send zeros."
-    ]
-
-
 def facts_of(
     model: LinearModel, names: Sequence[Any], by: str, sent: Sequence[Sent]
 ) -> tuple[tuple[str, str], ...]:
     """Return what a report of a performance begins with."""
-    total = sum(stage.bytes_up for stage in sent)
     consequence = (
         "each group's own measures leave it, and say how its patients differ from what the model "
         "expects; of a group, or a class in it, with few rows they would say much of single rows, "
@@ -445,5 +430,5 @@ def facts_of(
         ("groups", ", ".join(map(str, names))),
         ("protection", protection_of(model)),
         ("disclosure", consequence),
-        ("bytes from each group", f"{total // max(len(names), 1):,} on average"),
+        ("bytes from each group", bytes_from_each(sent, len(names))),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,24 +77,38 @@ def report_of(model: LinearModel) -> FitReport:
     stages: Sequence[Sent] | None = getattr(model, "exchanges_", None)
     if stages is None:
         raise ValueError("the model has no record of what was sent; expected a fitted model")
-    total = sum(stage.bytes_up for stage in stages)
-    n_clients = max(len(model.groups_), 1)
-    absent = ", ".join(map(str, getattr(model, "missing_", []))) or "none"
-    facts = (
-        (
-            "model",
-            f"{type(model).__name__}, {words_on_features(model)}",
-        ),
-        ("selected by", SELECTED_BY[model.method_]),
-        ("groups", ", ".join(map(str, model.groups_))),
-        ("took no part, or left", absent),
-        ("protection", protection_of(model)),
-        ("bytes from each group", f"{total // n_clients:,} on average"),
-        ("made by", f"fgmp {model.fgmp_version_}, random_state={_seed_in_words(model)}"),
-        *_facts_on_intercepts(model),
-        *_facts_on_levels(model),
-    )
-    return FitReport(facts, tuple(stages))
+    return FitReport(tuple(_facts_of(model, stages)), tuple(stages))
+
+
+def _facts_of(model: LinearModel, stages: Sequence[Sent]) -> Iterator[tuple[str, str]]:
+    """Yield the model, who took part, the protection, and what groups have said of themselves."""
+    yield "model", f"{type(model).__name__}, {words_on_features(model)}"
+    yield "selected by", SELECTED_BY[model.method_]
+    yield "groups", ", ".join(map(str, model.groups_))
+    yield "took no part, or left", ", ".join(map(str, getattr(model, "missing_", []))) or "none"
+    yield "protection", protection_of(model)
+    yield "bytes from each group", bytes_from_each(stages, len(model.groups_))
+    yield "made by", f"fgmp {model.fgmp_version_}, random_state={_seed_in_words(model)}"
+    if model.fit_intercept == "per_group":
+        words = "each is sent once, after the fit, and never averaged"
+        if model.secure:
+            words = "stay with the groups; the common one is a sum"
+        yield "intercepts of the groups", words
+
+    variables = model.encoding_.variables if hasattr(model, "encoding_") else []
+    categories = [variable.name for variable in variables if variable.is_category]
+    if categories:
+        words = "the set of those that it has left each group, without numbers, beforehand"
+        if isinstance(model.categories, Mapping) and model.categories:
+            words = "named beforehand: no group said which it has"
+        elif model.min_rows > 1:
+            words += f"; of those that {model.min_rows} rows of it have, or more"
+        yield f"levels of {', '.join(categories)}", words
+
+
+def bytes_from_each(stages: Sequence[Sent], n_groups: int) -> str:
+    """Return what a group sent in all stages, in words."""
+    return f"{sum(stage.bytes_up for stage in stages) // max(n_groups, 1):,} on average"
 
 
 def _seed_in_words(model: LinearModel) -> str:
@@ -102,31 +116,6 @@ def _seed_in_words(model: LinearModel) -> str:
     if model.random_state is None or isinstance(model.random_state, (int, np.integer)):
         return str(model.random_state)
     return "a generator"
-
-
-def _facts_on_levels(model: LinearModel) -> list[tuple[str, str]]:
-    """Return how the groups agreed on the levels of categories, if there are any."""
-    if not hasattr(model, "encoding_"):
-        return []
-    categories = [variable.name for variable in model.encoding_.variables if variable.is_category]
-    given = model.categories if isinstance(model.categories, Mapping) else {}
-    if not categories:
-        return []
-    words = "named beforehand: no group said which it has"
-    if not given:
-        words = "the set of those that it has left each group, without numbers, beforehand"
-        if model.min_rows > 1:
-            words += f"; of those that {model.min_rows} rows of it have, or more"
-    return [(f"levels of {', '.join(categories)}", words)]
-
-
-def _facts_on_intercepts(model: LinearModel) -> list[tuple[str, str]]:
-    """Return where the intercepts of the groups are, if each has its own."""
-    if model.fit_intercept != "per_group":
-        return []
-    if model.secure:
-        return [("intercepts of the groups", "stay with the groups; the common one is a sum")]
-    return [("intercepts of the groups", "each is sent once, after the fit, and never averaged")]
 
 
 def protection_of(model: LinearModel) -> str:
