@@ -9,7 +9,7 @@ Research 27, 2018).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -178,7 +178,7 @@ def _check_masks(model: LinearModel, n_groups: int, n_sets: int) -> None:
 
 def validate_groups(
     model: LinearModel,
-    names: Sequence[Any],
+    names: Sequence[Hashable],
     n_sets: int | None,
     dense: bool,
     refit: Refit,
@@ -289,7 +289,7 @@ def _lines_of_model(sparsity: str, fits: Sequence[_Fit], names: Sequence[Any]) -
 
 @contextmanager
 def _named(
-    sparsity: str, names: Sequence[Any], is_left_out: Array, is_added: bool
+    sparsity: str, names: Sequence[Hashable], is_left_out: Array, is_added: bool
 ) -> Iterator[None]:
     """Add to an error which of the models it is about; `is_added` if `dense` has added it."""
     try:

@@ -5,7 +5,7 @@ The questions that the clients are asked are in `performance_sums`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -196,7 +196,7 @@ def check_by(model: LinearModel, by: str) -> None:
 
 
 def performance_of_clients(
-    model: LinearModel, clients: FitClients, names: Sequence[Any] | None, by: str
+    model: LinearModel, clients: FitClients, names: Sequence[Hashable] | None, by: str
 ) -> Performance:
     """Return the performance of a fitted estimator at clients, here or on other machines.
 
@@ -265,7 +265,7 @@ def by_question(stages: Sequence[Sent]) -> tuple[Sent, ...]:
     )
 
 
-def _message(model: LinearModel, names: Sequence[Any]) -> tuple[Array, SparseModel]:
+def _message(model: LinearModel, names: Sequence[Hashable]) -> tuple[Array, SparseModel]:
     """Return the intercepts, one or one for each client, and the coefficients."""
     coefficients = np.atleast_2d(np.asarray(model.coef_, np.float64))
     table = coefficients[0] if len(coefficients) == 1 else coefficients.T
@@ -349,7 +349,7 @@ def _notes(
     model: LinearModel,
     columns: dict[str, Array],
     by: str,
-    names: Sequence[Any],
+    names: Sequence[Hashable],
     info: ProblemInfo,
 ) -> Iterator[str]:
     """Yield how the measures are to be read, and which rows are not measured, if some are not."""
@@ -384,7 +384,7 @@ def _notes(
 
 
 def _held_out(
-    model: LinearModel, columns: dict[str, Array], names: Sequence[Any], weights: Array
+    model: LinearModel, columns: dict[str, Array], names: Sequence[Hashable], weights: Array
 ) -> str:
     """Return the loss on the rows of the fit, beside that which its cross-validation held out.
 
@@ -410,7 +410,7 @@ def _held_out(
 
 
 def facts_of(
-    model: LinearModel, names: Sequence[Any], by: str, sent: Sequence[Sent]
+    model: LinearModel, names: Sequence[Hashable], by: str, sent: Sequence[Sent]
 ) -> tuple[tuple[str, str], ...]:
     """Return what a report of a performance begins with."""
     consequence = (
