@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..method import Call, Transport
-from ..privacy.masking import Request, TooFewClients, sum_under_masks
+from ..privacy.masking import Request, TooFewClients, Unmasked, sum_under_masks
 from ..privacy.secagg_client import NONCE, check_public_key
 from ..privacy.secret_sharing import SECRET
 from ..privacy.secure_sums import MaskedSum, SecureSum
@@ -102,7 +102,6 @@ class SecureSession:
     def run(self) -> MaskedSum:
         """Run all trips, and return the sum."""
         n_clients = len(self.cohort)
-        nothing = np.arange(0)
         if self.secure.sessions is not None:
             self.secure.sessions.public_keys.update(self.transport.public_keys(self.cohort))
         try:
@@ -117,7 +116,7 @@ class SecureSession:
                 goes_on=self.secure.was_released(self.transport, self.cohort, self.weights),
             )
         except TooFewClients:
-            return MaskedSum(None, nothing, 0, 0, Counter(self.reasons.values()))
+            return MaskedSum(Unmasked(), Counter(self.reasons.values()))
 
         self.reasons.update(dict.fromkeys(unmasked.excluded, "malformed"))
         # Rounding adds half a unit for each client. A larger total is noise: some client lied about
@@ -126,17 +125,15 @@ class SecureSession:
         if largest > self.secure.range + n_clients * self.secure.resolution:
             if self.secure.sessions is not None:
                 self.secure.sessions.end()
-            everybody = Counter(malformed=n_clients)
-            return MaskedSum(None, nothing, unmasked.bytes_up, unmasked.bytes_down, everybody)
+            nothing = unmasked._replace(uploaded=np.arange(0))
+            return MaskedSum(nothing, Counter(malformed=n_clients))
 
         # A client that left after its upload is in the sum.
         uploaded = set(unmasked.uploaded.tolist())
         rejected = Counter(
             reason for position, reason in self.reasons.items() if position not in uploaded
         )
-        return MaskedSum(
-            unmasked.total, unmasked.uploaded, unmasked.bytes_up, unmasked.bytes_down, rejected
-        )
+        return MaskedSum(unmasked, rejected)
 
     def carry(self, request: Request) -> dict[int, _Part]:
         """Carry one trip to clients, and return the replies that can be used, by position."""

@@ -101,24 +101,24 @@ class TooFewClients(ValueError):
 
 
 class Unmasked(NamedTuple):
-    """A sum that was opened.
+    """A sum that was opened, or none.
 
     Attributes
     ----------
     total : ndarray
         The sum of the vectors that were uploaded.
     uploaded : ndarray of int
-        Positions of the clients whose vectors are in it, increasing.
+        Positions of the clients whose vectors are in it, increasing; empty if no sum was opened.
     bytes_up, bytes_down : int
         Of all trips.
     excluded : frozenset of int
         Clients that were left out, because too many others could not decrypt their shares.
     """
 
-    total: Array
-    uploaded: IndexArray
-    bytes_up: int
-    bytes_down: int
+    total: Array = np.empty(0, np.uint64)
+    uploaded: IndexArray = np.empty(0, np.intp)
+    bytes_up: int = 0
+    bytes_down: int = 0
     excluded: frozenset[int] = frozenset()
 
 

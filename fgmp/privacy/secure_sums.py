@@ -51,19 +51,13 @@ class MaskedSum(NamedTuple):
 
     Attributes
     ----------
-    total : ndarray of uint64, or None
-        The sum; None if fewer clients than the threshold stayed, or if it must not be opened.
-    accepted : ndarray of int
-        The clients whose numbers are in it, as positions in the cohort.
-    bytes_up, bytes_down : int
+    unmasked : Unmasked
+        The sum, if one was opened: not if fewer clients than the threshold stayed.
     rejected : Counter of str
-        How many other clients there were, by `fgmp.RejectReason`.
+        How many clients are not in it, by `fgmp.RejectReason`.
     """
 
-    total: Array | None
-    accepted: IndexArray
-    bytes_up: int
-    bytes_down: int
+    unmasked: Unmasked
     rejected: Counter[str]
 
 
@@ -372,14 +366,14 @@ class SecureSum(Mean, PrivacyMechanism):
         """Return one vector: the sum of a cohort's updates, over the weight of those in it."""
         spec = call.update_spec
         shares = transport.weights[cohort] / transport.weights[cohort].sum()
-        sums = self._masked_sum(transport, call, message, cohort, shares)
+        found, reasons = self._masked_sum(transport, call, message, cohort, shares)
         vectors = np.empty((0, spec.length))
-        if sums.total is not None:
-            vectors = (self.decoded(sums.total) / float(shares[sums.accepted].sum()))[None]
-        rejected = Counter({str(reason): count for reason, count in sums.rejected.items()})
-        weights = np.ones(len(vectors))
+        if len(found.uploaded):
+            vectors = (self.decoded(found.total) / float(shares[found.uploaded].sum()))[None]
+        rejected = Counter({str(reason): count for reason, count in reasons.items()})
+        of_bytes = found.bytes_up, found.bytes_down
         return Updates(
-            spec, sums.accepted, weights, None, vectors, rejected, sums.bytes_up, sums.bytes_down
+            spec, found.uploaded, np.ones(len(vectors)), None, vectors, rejected, *of_bytes
         )
 
     def objective(self, transport: Transport, coefficients: Model, indices: IndexArray) -> float:
@@ -392,15 +386,15 @@ class SecureSum(Mean, PrivacyMechanism):
         if threshold > len(indices):
             return float("nan")
         secure = replace(self, threshold=threshold)
-        sums = secure._masked_sum(transport, None, coefficients, indices, shares)
-        if sums.total is None:
+        found, _ = secure._masked_sum(transport, None, coefficients, indices, shares)
+        if not len(found.uploaded):
             return float("nan")
 
-        value = float(self.decoded(sums.total)[0])
+        value = float(self.decoded(found.total)[0])
         rounding = len(indices) * float(self.resolution)
         if value < -rounding:  # a sum of losses is not below zero: some client sent no loss
             return float("nan")
-        return value / float(shares[sums.accepted].sum())
+        return value / float(shares[found.uploaded].sum())
 
     def _masked_sum(
         self,
@@ -434,18 +428,17 @@ class SecureSum(Mean, PrivacyMechanism):
             n_withheld = len(present) - len(senders)
             rejected = rejected + Counter({RejectReason.WITHHELD.value: n_withheld})
 
-        closed = MaskedSum(None, senders[:0], 0, 0, rejected)
         if not len(senders):
             if self.sessions is not None:
                 self.sessions.end()  # as after a sum over a network that is not opened
-            return closed
+            return MaskedSum(Unmasked(), rejected)
         vectors = vectors[np.isin(present, senders)]
         n_rows = sum(transport.info.n_rows[index] for index in cohort.tolist())
         try:
             unmasked = self.sum_vectors(vectors, senders, shares, cohort, int(n_rows), goes_on)
         except TooFewClients:
-            return closed
-        return MaskedSum(unmasked.total, senders, unmasked.bytes_up, unmasked.bytes_down, rejected)
+            unmasked = Unmasked()
+        return MaskedSum(unmasked, rejected)
 
     def _objectives_in_range(
         self, transport: Transport, coefficients: Model, indices: IndexArray
