@@ -146,7 +146,13 @@ def check_features(X: Any) -> Any:
     frame = read_table("X", X)
     if frame is not None:
         for column in frame.iter_columns():
-            _check_column_of_features(column)
+            is_number = column.dtype.is_numeric() and not _is_complex(column)
+            # A boolean column with a missing value becomes no float.
+            if not (is_number or _is_boolean(column)) and _as_floats(column) is None:
+                raise ValueError(
+                    f"could not convert column {column.name!r} of X to float: it is "
+                    f"{_type_name(column)}. {WHERE_KINDS_BELONG}"
+                )
         return X
     array = read_numbers("X", X, "numbers, or categories=[...] with the columns of kinds")
     if array.ndim != 2:
@@ -157,26 +163,10 @@ def check_features(X: Any) -> Any:
     return array
 
 
-def _check_column_of_features(column: nw.Series[Any]) -> None:
-    """Raise a ValueError that names a column of X if it holds no numbers."""
-    import narwhals as nw
-
-    is_number = column.dtype.is_numeric() and not _is_complex(column)
-    if is_number or column.dtype == nw.Boolean:
-        return
-    if _as_floats(column) is None:
-        raise ValueError(
-            f"could not convert column {column.name!r} of X to float: it is "
-            f"{_type_name(column)}. {WHERE_KINDS_BELONG}"
-        )
-
-
 def column_of_numbers(name: Hashable, column: nw.Series[Any]) -> NDArray[Any]:
     """Return the values of a column as finite floats, or raise a ValueError that names it."""
-    import narwhals as nw
-
     # Before the conversion, because a boolean column with a missing value becomes no float.
-    if column.dtype == nw.Boolean:
+    if _is_boolean(column):
         refuse_missing_rows(name, column, "a number")
     values = _as_floats(column)
     if values is None:
@@ -236,6 +226,13 @@ def _is_complex(column: nw.Series[Any]) -> bool:
     """Return whether a column holds complex numbers, for which narwhals has no type."""
     native_type = getattr(column.to_native(), "dtype", None)
     return getattr(native_type, "kind", "") == "c"
+
+
+def _is_boolean(column: nw.Series[Any]) -> bool:
+    """Return whether a column holds true and false."""
+    import narwhals as nw
+
+    return bool(column.dtype == nw.Boolean)
 
 
 def _type_name(column: nw.Series[Any]) -> str:

@@ -230,8 +230,8 @@ def summarize(model: LinearModel, level: float, unshrunken: bool) -> Summary:
     columns |= _of_coefficients(model, covariance, level)
     notes = list(_notes(model, covariance, level))
     if unshrunken:
-        refit = _refit_without_ridge(model) if covariance.is_ridge else None
-        notes.append(_note_on_refit(covariance, refit))
+        refit, note = _refit_without_ridge(model, covariance)
+        notes.append(note)
         if refit is not None:
             added = _of_coefficients(model, refit, level)
             columns |= {name + UNSHRUNKEN: column for name, column in added.items()}
@@ -281,8 +281,12 @@ def _of_coefficients(model: LinearModel, covariance: Covariance, level: float) -
         }
 
 
-def _refit_without_ridge(model: LinearModel) -> Covariance | None:
-    """Return the refit of the features of a model without a ridge; None if it does not exist."""
+def _refit_without_ridge(
+    model: LinearModel, covariance: Covariance
+) -> tuple[Covariance | None, str]:
+    """Return the refit of the features of a model without a ridge, if there is one, and a note."""
+    if not covariance.is_ridge:
+        return None, "C is np.inf: the coefficients are not shrunken."
     check_training_data(
         model,
         "Over a network fit the same features again: sparsity=0, always_include=[...], C=np.inf",
@@ -291,22 +295,14 @@ def _refit_without_ridge(model: LinearModel) -> Covariance | None:
     settings = settings_of(model, clients)
     session = Session(clients, settings, 0, aggregator_of(model), report_nothing)
     try:
-        return refit_without_ridge(session, model.support_)
+        refit = refit_without_ridge(session, model.support_)
     except Separated:
-        return None
-
-
-def _note_on_refit(covariance: Covariance, refit: Covariance | None) -> str:
-    """Return what the refit without a ridge is, or why there is none."""
-    if not covariance.is_ridge:
-        return "C is np.inf: the coefficients are not shrunken."
-    if refit is not None:
-        return (
-            "C=inf: the same features without a ridge, with intervals about what is not shrunken."
+        return None, (
+            "C=inf: does not exist. The features separate classes, or rows without events, so that "
+            "coefficients without a ridge have no bound."
         )
-    return (
-        "C=inf: does not exist. The features separate classes, or rows without events, so that "
-        "coefficients without a ridge have no bound."
+    return refit, (
+        "C=inf: the same features without a ridge, with intervals about what is not shrunken."
     )
 
 

@@ -149,7 +149,7 @@ class SecureSession:
         for position in request.arguments:
             parsed = self._parse(request, position, replies[int(self.cohort[position])])
             if isinstance(parsed, Rejected):
-                self.reasons[position] = parsed.reason
+                self.reasons[position] = str(parsed.reason)
             else:
                 usable[position] = parsed
         return usable

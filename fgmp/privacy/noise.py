@@ -314,15 +314,8 @@ class CalibratedNoise(Mean, PrivacyMechanism, ClientSampler):
 
     def extra_metrics(self, rounds_done: int) -> dict[str, float]:
         """Return the epsilon that these rounds have spent."""
-        epsilon = spent(
-            self.multiplier,
-            self.n_clients,
-            self.cohort_size,
-            self.n_exchanges,
-            rounds_done,
-            self.noise.delta,
-        )
-        return {"epsilon": epsilon}
+        sizes = self.n_clients, self.cohort_size, self.n_exchanges
+        return {"epsilon": spent(self.multiplier, *sizes, rounds_done, self.noise.delta)}
 
     def clipped(self, update: Array, exchange_index: int) -> Array:
         """Return x_i, no longer than C; zero if its norm is no finite number."""

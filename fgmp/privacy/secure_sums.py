@@ -366,11 +366,10 @@ class SecureSum(Mean, PrivacyMechanism):
         """Return one vector: the sum of a cohort's updates, over the weight of those in it."""
         spec = call.update_spec
         shares = transport.weights[cohort] / transport.weights[cohort].sum()
-        found, reasons = self._masked_sum(transport, call, message, cohort, shares)
+        found, rejected = self._masked_sum(transport, call, message, cohort, shares)
         vectors = np.empty((0, spec.length))
         if len(found.uploaded):
             vectors = (self.decoded(found.total) / float(shares[found.uploaded].sum()))[None]
-        rejected = Counter({str(reason): count for reason, count in reasons.items()})
         of_bytes = found.bytes_up, found.bytes_down
         return Updates(
             spec, found.uploaded, np.ones(len(vectors)), None, vectors, rejected, *of_bytes
