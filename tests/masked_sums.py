@@ -7,7 +7,7 @@ from fgmp.privacy.secagg_client import TRIPS
 
 
 def masked_sum(vectors, threshold, lost, sessions=None):
-    """Return what `Unmasked` has, the last uploads as `masked`, and the number of replies as `n_messages`.
+    """Return what `MaskedSum` has, the last uploads as `masked`, and the number of replies as `n_messages`.
 
     Parameters
     ----------

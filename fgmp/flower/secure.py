@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..method import Call, Transport
-from ..privacy.masking import Request, TooFewClients, Unmasked, sum_under_masks
+from ..privacy.masking import MaskedSum, Request, TooFewClients, sum_under_masks
 from ..privacy.secagg_client import NONCE, check_public_key
 from ..privacy.secret_sharing import SECRET
-from ..privacy.secure_sums import MaskedSum, SecureSum
+from ..privacy.secure_sums import SecureSum
 from ..sparse_model import Array, IndexArray
 from ..updates import Message, Rejected
 from .client import mask_purpose
@@ -116,7 +116,7 @@ class SecureSession:
                 goes_on=self.secure.was_released(self.transport, self.cohort, self.weights),
             )
         except TooFewClients:
-            return MaskedSum(Unmasked(), Counter(self.reasons.values()))
+            return MaskedSum(rejected=Counter(self.reasons.values()))
 
         self.reasons.update(dict.fromkeys(unmasked.excluded, "malformed"))
         # Rounding adds half a unit for each client. A larger total is noise: some client lied about
@@ -125,15 +125,15 @@ class SecureSession:
         if largest > self.secure.range + n_clients * self.secure.resolution:
             if self.secure.sessions is not None:
                 self.secure.sessions.end()
-            nothing = unmasked._replace(uploaded=np.arange(0))
-            return MaskedSum(nothing, Counter(malformed=n_clients))
+            everybody = Counter(malformed=n_clients)
+            return unmasked._replace(uploaded=np.arange(0), rejected=everybody)
 
         # A client that left after its upload is in the sum.
         uploaded = set(unmasked.uploaded.tolist())
         rejected = Counter(
             reason for position, reason in self.reasons.items() if position not in uploaded
         )
-        return MaskedSum(unmasked, rejected)
+        return unmasked._replace(rejected=rejected)
 
     def carry(self, request: Request) -> dict[int, _Part]:
         """Carry one trip to clients, and return the replies that can be used, by position."""

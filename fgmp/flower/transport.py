@@ -24,7 +24,8 @@ from .._support.warnings import warn_user
 from ..data import ProblemInfo
 from ..losses import Loss, check_loss
 from ..method import Call, Method
-from ..privacy.secure_sums import MaskedSum, SecureSum
+from ..privacy.masking import MaskedSum
+from ..privacy.secure_sums import SecureSum
 from ..run.serialization import from_wire, to_json, to_wire
 from ..sparse_model import Array, IndexArray, SparseModel
 from ..updates import Message, Rejected

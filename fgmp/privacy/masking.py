@@ -100,8 +100,8 @@ class TooFewClients(ValueError):
     """Fewer clients than the threshold stay to the end of a secure sum."""
 
 
-class Unmasked(NamedTuple):
-    """A sum that was opened, or none.
+class MaskedSum(NamedTuple):
+    """A sum under masks that was opened, or none.
 
     Attributes
     ----------
@@ -113,6 +113,8 @@ class Unmasked(NamedTuple):
         Of all trips.
     excluded : frozenset of int
         Clients that were left out, because too many others could not decrypt their shares.
+    rejected : Counter of str
+        How many clients are not in the sum, by `fgmp.RejectReason`, where reasons are known.
     """
 
     total: Array = np.empty(0, np.uint64)
@@ -120,6 +122,7 @@ class Unmasked(NamedTuple):
     bytes_up: int = 0
     bytes_down: int = 0
     excluded: frozenset[int] = frozenset()
+    rejected: Counter[str] = Counter()
 
 
 @dataclass
@@ -206,7 +209,7 @@ def sum_under_masks(
     sessions: Sessions | None = None,
     cohort: Sequence[int] = (),
     goes_on: bool = True,
-) -> Unmasked:
+) -> MaskedSum:
     """Return the sum of the clients' vectors: the server's part, however messages are carried.
 
     A client is excluded if so many others cannot decrypt its shares that its masks could not be
@@ -370,7 +373,7 @@ class _Server:
         threshold = neighbourhoods.threshold
         return _Shares(name, senders, holders, threshold, wrapped, received, is_whole)
 
-    def first_sum(self) -> tuple[Unmasked, _Session | None]:
+    def first_sum(self) -> tuple[MaskedSum, _Session | None]:
         """Return the first sum of a session, and the session if it may go on."""
         excluded: frozenset[int] = frozenset()
         while True:
@@ -397,10 +400,10 @@ class _Server:
         shares.is_whole &= uploaded == shares.senders and not any(complaints.values())
         masked = {position: vector for position, (vector, _) in replies.items()}
         total = self._unmask(shares, masked, uploaded)
-        unmasked = Unmasked(total, np.array(uploaded), self.bytes_up, self.bytes_down, excluded)
+        unmasked = MaskedSum(total, np.array(uploaded), self.bytes_up, self.bytes_down, excluded)
         return unmasked, _Session(shares.session) if shares.is_whole else None
 
-    def later_sum(self, session: _Session) -> Unmasked | None:
+    def later_sum(self, session: _Session) -> MaskedSum | None:
         """Return another sum of a session; None if not everybody is in it, or may be."""
         session.number += 1
         everybody = list(range(self.n_clients))
@@ -415,7 +418,7 @@ class _Server:
         if len(replies) < self.n_clients:
             return None
         total = np.add.reduce([replies[position][0] for position in everybody])
-        return Unmasked(total, np.array(everybody), self.bytes_up, self.bytes_down)
+        return MaskedSum(total, np.array(everybody), self.bytes_up, self.bytes_down)
 
     def _texts(self, request: Request) -> dict[int, list[bytes]]:
         """Return the texts of a trip; raise `TooFewClients` if there are too few."""

@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from ..method import Call, Exchange, Method, Transport
 from ..sparse_model import Array, IndexArray, Model
 from ..updates import Message, RejectReason, Updates
 from .ledger import Ledger
-from .masking import Sessions, TooFewClients, Unmasked, sum_under_masks
+from .masking import MaskedSum, Sessions, TooFewClients, sum_under_masks
 
 # Smaller and larger units are of use only for numbers that float32 does not hold.
 _FINEST = 2.0**-126
@@ -44,21 +43,6 @@ class TooLarge(ValueError):
         super().__init__(message)
         self.indices = indices
         self.size = size
-
-
-class MaskedSum(NamedTuple):
-    """What a transport returns of a sum under masks.
-
-    Attributes
-    ----------
-    unmasked : Unmasked
-        The sum, if one was opened: not if fewer clients than the threshold stayed.
-    rejected : Counter of str
-        How many clients are not in it, by `fgmp.RejectReason`.
-    """
-
-    unmasked: Unmasked
-    rejected: Counter[str]
 
 
 @dataclass(frozen=True)
@@ -226,7 +210,7 @@ class SecureSum(Mean, PrivacyMechanism):
         cohort: IndexArray,
         n_rows: int,
         goes_on: bool,
-    ) -> Unmasked:
+    ) -> MaskedSum:
         """Return the sum of weighted vectors under masks, with every message on this machine.
 
         Parameters
@@ -366,14 +350,13 @@ class SecureSum(Mean, PrivacyMechanism):
         """Return one vector: the sum of a cohort's updates, over the weight of those in it."""
         spec = call.update_spec
         shares = transport.weights[cohort] / transport.weights[cohort].sum()
-        found, rejected = self._masked_sum(transport, call, message, cohort, shares)
+        found = self._masked_sum(transport, call, message, cohort, shares)
         vectors = np.empty((0, spec.length))
         if len(found.uploaded):
             vectors = (self.decoded(found.total) / float(shares[found.uploaded].sum()))[None]
+        weights = np.ones(len(vectors))
         of_bytes = found.bytes_up, found.bytes_down
-        return Updates(
-            spec, found.uploaded, np.ones(len(vectors)), None, vectors, rejected, *of_bytes
-        )
+        return Updates(spec, found.uploaded, weights, None, vectors, found.rejected, *of_bytes)
 
     def objective(self, transport: Transport, coefficients: Model, indices: IndexArray) -> float:
         """Return the mean objective of some clients, of which the server sees the sum.
@@ -385,7 +368,7 @@ class SecureSum(Mean, PrivacyMechanism):
         if threshold > len(indices):
             return float("nan")
         secure = replace(self, threshold=threshold)
-        found, _ = secure._masked_sum(transport, None, coefficients, indices, shares)
+        found = secure._masked_sum(transport, None, coefficients, indices, shares)
         if not len(found.uploaded):
             return float("nan")
 
@@ -430,14 +413,14 @@ class SecureSum(Mean, PrivacyMechanism):
         if not len(senders):
             if self.sessions is not None:
                 self.sessions.end()  # as after a sum over a network that is not opened
-            return MaskedSum(Unmasked(), rejected)
+            return MaskedSum(rejected=rejected)
         vectors = vectors[np.isin(present, senders)]
         n_rows = sum(transport.info.n_rows[index] for index in cohort.tolist())
         try:
-            unmasked = self.sum_vectors(vectors, senders, shares, cohort, int(n_rows), goes_on)
+            found = self.sum_vectors(vectors, senders, shares, cohort, int(n_rows), goes_on)
         except TooFewClients:
-            unmasked = Unmasked()
-        return MaskedSum(unmasked, rejected)
+            found = MaskedSum()
+        return found._replace(rejected=rejected)
 
     def _objectives_in_range(
         self, transport: Transport, coefficients: Model, indices: IndexArray
