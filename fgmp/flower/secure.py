@@ -59,10 +59,6 @@ class AskingTransport(Transport):
         """
         raise NotImplementedError(f"{type(self).__name__} asks no client")
 
-    def public_keys(self, cohort: IndexArray) -> dict[int, bytes]:
-        """Return the public keys of clients by their index, of those that have said theirs."""
-        return {}
-
 
 @dataclass(eq=False)
 class SecureSession:
@@ -102,8 +98,6 @@ class SecureSession:
     def run(self) -> MaskedSum:
         """Run all trips, and return the sum."""
         n_clients = len(self.cohort)
-        if self.secure.sessions is not None:
-            self.secure.sessions.public_keys.update(self.transport.public_keys(self.cohort))
         try:
             unmasked = sum_under_masks(
                 self.carry,

@@ -295,12 +295,10 @@ class OverFlower(AskingTransport):
         alter_upload : callable (position, upload) -> upload, optional
             Returns what arrives of an upload, for fault injection.
         """
+        if secure.sessions is not None:
+            said = {index: self.reports[index].get("public_key") for index in cohort.tolist()}
+            secure.sessions.public_keys |= {index: key for index, key in said.items() if key}
         return SecureSession(self, call, message, cohort, weights, secure, alter_upload).run()
-
-    def public_keys(self, cohort: IndexArray) -> dict[int, bytes]:
-        """Return the public keys of clients by their index, of those that have said theirs."""
-        reported = {index: self.reports[index].get("public_key") for index in cohort.tolist()}
-        return {index: key for index, key in reported.items() if key}
 
     def ask_each(
         self, call: Call | None, message: Message | None, questions: Mapping[int, Fields]
