@@ -145,7 +145,7 @@ class Kernel(NamedTuple):
 # module is imported; then it is constant.
 _KERNELS: dict[object, list[Kernel]] = {}
 
-# The module with the kernels of this package. Modules import methods, and no method imports them.
+# The module with the kernels of this package. It imports methods, and no method imports it.
 _MODULE_OF_KERNELS = "fgmp.fast.dispatch"
 
 

@@ -91,7 +91,7 @@ class Atoms(ABC):
         """Return a_j' w / ||a_j||, given the inner products a_j' w."""
 
     @abstractmethod
-    def inner_products(self, atoms: IndexArray) -> Array:
+    def gram_block(self, atoms: IndexArray) -> Array:
         """Return the inner products of atoms, shape (k, k); an atom may occur twice."""
 
     @abstractmethod
@@ -181,7 +181,7 @@ class StandardBasis(Atoms):
         """Return the correlations, because all atoms have norm 1."""
         return correlations
 
-    def inner_products(self, atoms: IndexArray) -> Array:
+    def gram_block(self, atoms: IndexArray) -> Array:
         """Return 1 for equal atoms and 0 for others."""
         return np.array(atoms[:, None] == atoms, np.float64)
 
@@ -306,7 +306,7 @@ class Dictionary(Atoms):
             return correlations
         return (correlations.T / self.norms).T
 
-    def inner_products(self, atoms: IndexArray) -> Array:
+    def gram_block(self, atoms: IndexArray) -> Array:
         """Return entries of the Gram matrix."""
         return self.gram[atoms[:, None], atoms]
 
@@ -346,6 +346,6 @@ class Dictionary(Atoms):
         values = np.empty(len(support), model.values.dtype)
         for output in np.unique(outputs):
             is_own = outputs == output
-            gram = self.inner_products(atoms[is_own])
+            gram = self.gram_block(atoms[is_own])
             values[is_own] = solve_semidefinite(gram, right[is_own])
         return SparseModel(support, values, model.shape)

@@ -11,7 +11,8 @@ With orthonormal atoms FedGradMP finds Gamma, the atoms of the gradient, with `s
 with `select_from`. The other functions serve these two, the baselines, which need the thresholds
 `hard` and `soft`, and atoms that are not orthonormal, which need a matching pursuit. Atoms in
 `always_include`, such as a constant feature, do not count: `select` always adds them, and
-`select_from` keeps them if they are there. (They are not in the paper.)
+`select_from` keeps them if they are there. (They are not in the paper.) `select` has the positions
+of `keep_mask`, which is `top_mask`, the `count` largest, with the atoms of `always_include`.
 
 Your own selection overrides `top_mask` and `n_selected`, and `pursue` if matching pursuit is to use
 it.
@@ -255,7 +256,7 @@ class PerAtom(Selection):
     """Select tau atoms, each with all its outputs, by the norms of their rows.
 
     This is what "20 features" means in practice. The soft threshold shortens the row v of an atom:
-    S_t(v) = v max(1 - t / ||v||, 0).
+    S(v, t) = v max(1 - t / ||v||, 0).
 
     Examples
     --------

@@ -114,13 +114,13 @@ class LocalClients(Transport):
         """
         if not len(cohort):  # all of it may have dropped out
             return []
-        found = find_kernel(call.exchange.client_update, self.federation, call.is_short)
-        if isinstance(found, Kernel):
-            updates = self._run_kernel(found, call, message, cohort)
+        kernel_or_reason = find_kernel(call.exchange.client_update, self.federation, call.is_short)
+        if isinstance(kernel_or_reason, Kernel):
+            updates = self._run_kernel(kernel_or_reason, call, message, cohort)
             if updates is not None:
                 return updates
-            found = "numba does not work"
-        self._record.fallbacks[found] += len(cohort)  # the reason why there is no kernel
+            kernel_or_reason = "numba does not work"
+        self._record.fallbacks[kernel_or_reason] += len(cohort)
         return [call.update_of(self.clients[index], message) for index in cohort]
 
     def _run_kernel(

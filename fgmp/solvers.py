@@ -31,9 +31,9 @@ from ._support.linear_algebra import (
     least_squares,
     length_of,
     orthonormal_combinations,
+    power_of_two_scale,
     regularize_null_directions,
     solve_semidefinite,
-    unit_of,
 )
 from ._support.validation import (
     check_kind,
@@ -248,7 +248,7 @@ class Exact(Solver):
         # taken, which needs the metric of the atoms.
         metric = None
         if not problem.dictionary.is_orthonormal:
-            metric = problem.dictionary.inner_products(problem.merged)
+            metric = problem.dictionary.gram_block(problem.merged)
         return least_squares(problem.columns, problem.targets, metric)
 
 
@@ -400,7 +400,7 @@ class SecondOrderProblem(RestrictedProblem):
 
         atoms, outputs = np.divmod(self.merged, self.n_outputs)
         is_same_output = outputs[:, None] == outputs
-        gram = self.dictionary.inner_products(atoms) * is_same_output
+        gram = self.dictionary.gram_block(atoms) * is_same_output
         identity = np.eye(len(gram))
         blocks = []
         for output in range(self.n_outputs):
@@ -496,7 +496,7 @@ class SecondOrderProblem(RestrictedProblem):
             common_atoms = distinct_atoms[count == self.n_outputs]
             return (atoms[:, None] == common_atoms) / np.sqrt(self.n_outputs)
 
-        gram = self.dictionary.inner_products(atoms)
+        gram = self.dictionary.gram_block(atoms)
         energies, directions = np.linalg.eigh(self.to_coefficients.T @ gram @ self.to_coefficients)
         return directions[:, energies >= (1 - 1e-9) * self.n_outputs]
 
@@ -691,7 +691,7 @@ class GradientDescent(Solver):
         self, problem: SecondOrderProblem, expansion: Expansion, gradient: Array
     ) -> Array:
         """Return -grad h(u), times a power of two so that squares neither overflow nor vanish."""
-        return -gradient * unit_of(gradient)
+        return -gradient * power_of_two_scale(gradient)
 
     def _warn_of_accuracy(self, n_coordinates: int, n_rows: int) -> None:
         warnings.warn(

@@ -162,7 +162,8 @@ class UpdateSpec:
         weights : ndarray of float, shape (cohort_size,)
             The p_i of the whole cohort.
         """
-        fitting = (None, RejectReason.NOT_FINITE)  # what `validate` says if the layout is right
+        # A kernel's updates all have the layout of the first, so that one is checked for all.
+        fitting = (None, RejectReason.NOT_FINITE)
         if isinstance(updates, UpdateTable) and updates and self.validate(updates[0]) in fitting:
             accepted, entries, values = updates.finite()
             rejected = Counter({RejectReason.NOT_FINITE.value: len(updates) - len(accepted)})
@@ -265,7 +266,7 @@ class Updates(NamedTuple):
             return self.values
         shape = len(self.weights), self.update_spec.length
         matrix: Array = np.zeros(shape, self.values.dtype)
-        matrix[self.entries] = self.values
+        matrix[self.entries] = self.values  # entries are pairs of row and column
         return matrix
 
     def mean(self) -> Array:

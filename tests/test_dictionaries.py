@@ -40,7 +40,7 @@ def test_operations_on_coefficients_are_those_on_signals(seed, shape, decades):
     np.testing.assert_allclose(
         D.synthesise(D.project(model, support).dense()), projection, atol=1e-7
     )
-    inside = D.atoms[:, support] @ orthonormal_combinations(D.inner_products(support))
+    inside = D.atoms[:, support] @ orthonormal_combinations(D.gram_block(support))
     np.testing.assert_allclose(inside.T @ inside, np.eye(min(size, n)), atol=1e-8)
     np.testing.assert_allclose(inside @ inside.T @ atoms, atoms, atol=1e-7)
 

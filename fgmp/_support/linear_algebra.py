@@ -353,7 +353,7 @@ _SAFE_EXPONENT = {np.dtype(np.float32): 30, np.dtype(np.float64): 200}
 _LARGEST_EXPONENT = {np.dtype(np.float32): 120, np.dtype(np.float64): 1000}
 
 
-def unit_of(array: Array) -> float:
+def power_of_two_scale(array: Array) -> float:
     """Return a power of two that scales numbers whose squares might overflow or vanish to about 1.
 
     It is 1 if none might. Products with a power of two are exact, so a result changes in nothing
@@ -372,7 +372,7 @@ def unit_of(array: Array) -> float:
 
 def length_of(vector: Array) -> float:
     """Return the Euclidean norm, also if squares of the entries overflow or vanish."""
-    unit = unit_of(vector)
+    unit = power_of_two_scale(vector)
     scaled = vector if unit == 1 else vector * unit
     return float(np.linalg.norm(scaled)) / unit
 

@@ -477,7 +477,7 @@ class NewtonOnSupport(SupportSolver):
         else:
             metric = None
             if not self.dictionary.is_orthonormal:
-                metric = self.dictionary.inner_products(model.support)
+                metric = self.dictionary.gram_block(model.support)
             step = solve_semidefinite(hessian, hessian @ x - gradient, metric) - x
         return NewtonStep(hessian, step, left=inner(x, hessian @ step + gradient))
 

@@ -56,7 +56,7 @@ def without_sorting(sort):
 
 
 def one_more(chosen):
-    return lambda self, model, tau: chosen(self, model, tau + 1)
+    return lambda self, model, tau, *selection: chosen(self, model, tau + 1, *selection)
 
 
 NO_BALL = (StandardBasis, "into_ball", lambda into: lambda self, model, radius: model)
