@@ -92,7 +92,7 @@ class Atoms(ABC):
 
     @abstractmethod
     def gram_block(self, atoms: IndexArray) -> Array:
-        """Return the inner products of atoms, shape (k, k); an atom may occur twice."""
+        """Return the block of Psi' Psi of some atoms, shape (k, k); an atom may occur twice."""
 
     @abstractmethod
     def norm(self, model: SparseModel) -> float:
