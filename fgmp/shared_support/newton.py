@@ -394,9 +394,10 @@ class NewtonOnSupport(SupportSolver):
             parts = []
         else:
             value, gradient, hessian = second_order(problem, predictions)
-            # A ridge gives shifts curvature, where there is one.
-            is_free = self.ridges(model) == 0
-            shifts = problem.shifts[:, problem.shifts[is_free].any(axis=0)]
+            shifts = problem.shifts
+            if shifts.size:  # a ridge gives them curvature, where there is one
+                is_free = self.ridges(model) == 0
+                shifts = shifts[:, shifts[is_free].any(axis=0)]
             hessian, gradient = regularize_null_directions(hessian, gradient, shifts)
             parts = [upper_half(hessian), gradient]
         if self.steps > 1:
@@ -443,9 +444,10 @@ class NewtonOnSupport(SupportSolver):
     def ridges(self, model: SparseModel) -> Array:
         """Return the ridge of each coefficient of a model, in the precision of the model."""
         n_outputs = prod(model.shape[1:])
-        is_penalised = ~np.isin(model.support // n_outputs, self.unpenalised)
-        # A NumPy number of float64 would widen float32.
-        return is_penalised.astype(model.values.dtype) * float(self.ridge)
+        ridges = np.full(len(model.support), self.ridge, model.values.dtype)
+        for atom in self.unpenalised:
+            ridges[model.support // n_outputs == atom] = 0
+        return ridges
 
     def penalty(self, model: SparseModel) -> float:
         """Return (ridge/2) ||x||^2, without unpenalised atoms."""
