@@ -282,5 +282,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return all public names, with what is imported at its first use."""
+    """Return the names that people type, the folders and the version."""
     return [*__all__, *_FOLDERS, "__version__"]

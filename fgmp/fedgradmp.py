@@ -84,12 +84,12 @@ class FedGradMP(Method):
     every client starts a round with Lambda = supp(x_t), so that x lies in the span of Gamma-hat.
     The proof of the lemma that bounds the part outside of this span needs it (line 441 of the
     paper's source, its label is GradMP_lem3; Lemma 3 in ERRATA.md).
+
     Algorithm 2 prints sum_i p_i x_i over all clients, also for a cohort. Here the weights p_i are
     scaled to sum to one over the updates that are accepted. If all p_i are 1/N, this is the mean
     over the cohort of the proof. If they differ, its expectation over cohorts is not the mean of
-    all clients that Algorithm 1 has. If the
-    squared loss has several minimisers, `Exact` takes the one of minimum norm; the other solvers
-    start from x and tend to one near it.
+    all clients that Algorithm 1 has. If the squared loss has several minimisers, `Exact` takes the
+    one of minimum norm; the other solvers start from x and tend to one near it.
 
     The eta_1, eta_2 and eta_3 of the paper's approximate projections are 1 for orthonormal atoms.
     For matching pursuit and for thresholding no finite bound holds in every dictionary;

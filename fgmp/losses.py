@@ -165,7 +165,8 @@ class GLMLoss(Loss):
     A first reader can skip it, because the algorithm asks for none of its members. The estimators
     ask for labels and links; `NewtonOnSupport`, and the advice at the end of a run, ask whether a
     model separates rows. A loss of yours that has no minimum if a model separates its labels is a
-    subclass that defines `label_margins`. The other defaults are right for a loss of numbers whose
+    subclass that sets `is_binary` or `has_integer_targets`, and defines `label_margins`. The other
+    defaults are right for a loss of numbers whose
     predictions are expected targets, as the squared loss.
     """
 

@@ -104,7 +104,8 @@ class Exchange(NamedTuple):
         exchange = cls(
             method.message, method.client_update, method.server_update, method.update_spec
         )
-        if getattr(method.client_update, "__func__", None) is not declared_for:
+        function = getattr(method.client_update, "__func__", None)
+        if declared_for is None or function is not declared_for:
             return exchange
         return exchange._replace(
             ignores_message=ignores_message, reveals_objective=reveals_objective

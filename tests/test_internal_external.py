@@ -14,6 +14,7 @@ from sklearn.metrics import d2_tweedie_score, r2_score, roc_auc_score
 
 import fgmp
 from fgmp.datasets import heart_disease
+from fgmp.estimators.internal_external import _shown
 from fgmp.estimators.meta_analysis import random_effects
 from fgmp.privacy.ledger import Ledger
 
@@ -415,3 +416,15 @@ def test_error_of_a_fit_says_of_which_model_and_groups_it_is():
             X, y, np.arange(120) // 2 % 3, dense=False
         )
     assert caught.value.__notes__ == ["This is the model with sparsity=all without ['0']."]
+
+
+def test_a_group_that_did_not_answer_for_one_model_is_left_out_for_both():
+    """Otherwise means of the models would be over other groups, and their differences of them."""
+    columns = {
+        "place": np.array([0, 0, 1, 1, 2, 2]),
+        "group": np.array(["a", "a", "b", "b", "c", "c"]),
+        "sparsity": np.array(["2", "all"] * 3),
+        "observed": np.array([0.5, 0.5, np.nan, 0.5, 0.5, 0.5]),
+    }
+    shown, n_hidden = _shown(columns)
+    assert shown["group"].tolist() == ["a", "a", "c", "c"] and n_hidden == 1

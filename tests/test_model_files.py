@@ -412,3 +412,23 @@ def test_intercept_that_a_group_has_worked_out_goes_through_json():
         model.intercepts_["elsewhere"] = value
         again = model_from_json(model.to_json())
         np.testing.assert_array_equal(again.intercepts_["elsewhere"], value)
+
+
+def test_model_that_says_it_has_fewer_columns_is_refused_when_it_is_written():
+    """It is a ValueError, as for every attribute that was changed after the fit."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4))
+    model = fgmp.FedGradMPRegressor(2).fit(X, X[:, 3] - X[:, 2], groups=np.arange(60) % 3)
+    model.n_features_in_ = 1
+    with pytest.raises(ValueError, match="none that JSON can hold"):
+        model.to_json()
+
+
+def test_label_that_json_cannot_hold_is_refused():
+    """A long double is no number of Python."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4))
+    groups = (np.arange(60) % 3).astype(np.longdouble)
+    model = fgmp.FedGradMPRegressor(2).fit(X, X[:, 3] - X[:, 2], groups=groups)
+    with pytest.raises(ValueError, match="groups_"):
+        model.to_json()

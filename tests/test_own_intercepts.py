@@ -13,6 +13,7 @@ from hypothesis import given
 from property_settings import repeatable, seeds
 from scipy import sparse
 from scipy.optimize import minimize
+from scipy.special import logsumexp
 from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LogisticRegression
 
@@ -434,3 +435,18 @@ def test_sparse_table_has_the_coefficients_of_the_dense_one(kind):
     dense = model.fit(X, y, groups).coef_
     found = model.fit(sparse.csr_array(X), y, groups).coef_
     np.testing.assert_allclose(found * X.std(axis=0), dense * X.std(axis=0), atol=1e-7)
+
+
+@pytest.mark.parametrize("offset", [0.0, 136.5, 1000.0])
+@pytest.mark.parametrize("sparsity", [1, "all"])
+def test_common_intercept_of_counts_holds_with_a_site_in_other_units(sparsity, offset):
+    """It makes what is expected of all rows equal to what is observed, however far off a site is."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat([0, 1, 2], 200)
+    x = rng.normal(10, 1, 600)
+    y = rng.poisson(np.exp(0.5 * (x - 10)))
+    X = np.column_stack([x + offset * (groups == 2), rng.standard_normal(600)])
+    options = dict(loss="poisson", fit_intercept="per_group", random_state=0)
+    model = fgmp.FedGradMPRegressor(sparsity, **options).fit(X, y, groups=groups)
+    expected = np.log(y.mean()) - logsumexp(X @ model.coef_) + np.log(600)
+    assert model.intercept_ == pytest.approx(expected, rel=1e-6, abs=1e-6)

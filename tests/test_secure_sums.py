@@ -284,7 +284,10 @@ def test_method_of_plain_functions_has_one_exchange_that_declares_nothing():
     (exchange,) = Plain().exchanges()
     assert (exchange.message(0), exchange.client_update(0, 0, 0)) == ("message", "update")
     assert (exchange.server_update(0, 0), exchange.update_spec(0)) == ("state", "spec")
-    assert (exchange.ignores_message, exchange.reveals_objective) == ("always", True)
+    for client_update in (Plain.client_update, staticmethod(len), partial(len)):
+        method = type("Other", (Plain,), {"client_update": client_update})()
+        (exchange,) = method.exchanges()
+        assert (exchange.ignores_message, exchange.reveals_objective) == ("always", True)
 
 
 def test_objectives_of_an_undeclared_method_are_in_the_ledger():

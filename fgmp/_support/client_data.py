@@ -298,8 +298,8 @@ def _feature_columns(
     if features is not None:
         expected = "a sequence of names of columns"
         names = check_sequence("features", features, expected, ordered=True)
-    for name in names:
-        _check_column_exists(frame, "features", name)
+        for name in names:
+            _check_column_exists(frame, "features", name)
     if not names:
         raise ValueError(
             f"features is empty, or df has only {site!r} and {target!r}; "

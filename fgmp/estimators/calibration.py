@@ -43,7 +43,7 @@ class Outcome(NamedTuple):
     targets : ndarray, shape (n_rows,)
         -1 and +1, or numbers.
     loss : GLMLoss
-        `LogisticLoss`, or `SquaredLoss`.
+        `LogisticLoss`, `SquaredLoss` or `PoissonLoss`.
     weights : ndarray, shape (n_rows,)
         Of the rows, with mean one.
     counted : ndarray, shape (n_rows,)

@@ -27,7 +27,7 @@ _MAX_STEPS = 100
 _MAX_HALVINGS = 60
 # Of one plus the value: a rise by less is rounding, also of sums under masks.
 _ROUNDING = 1e-12
-# Of the largest curvature.
+# Of a curvature of one.
 _LAST_BITS = 64 * float(np.finfo(np.float64).eps)
 
 
@@ -64,7 +64,7 @@ class Minima(NamedTuple):
     points : ndarray, shape (q, k)
         The minimisers.
     sums : SecondOrders
-        The last that were evaluated, one step before.
+        The last that were evaluated, one step before the minimisers that are found.
     is_found : ndarray of bool, shape (q,)
         Whether the steps have converged; not where a function is flat.
     """
@@ -132,14 +132,23 @@ def _newton_step(
     least_curvature: float,
 ) -> _NewtonStep:
     """Return the step from a gradient and a Hessian, given the last step and the Hessian before."""
-    curvatures = np.linalg.eigvalsh(hessian)
-    largest = float(curvatures[-1])
-    if curvatures[0] <= max(least_curvature, _LAST_BITS * largest):
+    if _is_flat(hessian, least_curvature):
         return _NewtonStep(np.zeros_like(gradient), is_last=False, is_flat=True)
     step = np.linalg.solve(hessian, -gradient)
+    largest = float(np.linalg.eigvalsh(hessian)[-1])
     is_last = -inner(step, gradient) <= tolerance * max(1.0, largest)
     length = newton_length(moved, before, hessian, step)
     return _NewtonStep(length * step, is_last, is_flat=False)
+
+
+def _is_flat(hessian: Array, least_curvature: float) -> bool:
+    """Return whether a function has no curvature in some direction, in whatever units of it."""
+    diagonal = hessian.diagonal()
+    if diagonal.min() <= least_curvature:
+        return True
+    scale = np.sqrt(diagonal)
+    least = np.linalg.eigvalsh(hessian / scale[:, None] / scale)[0]
+    return bool(least <= max(least_curvature, _LAST_BITS))
 
 
 def _descend(

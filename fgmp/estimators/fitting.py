@@ -68,7 +68,7 @@ class FittedModel:
         As in `FedGradMPRegressor`.
     cross_validation : SparsityPath or None
         How the sparsity, or C, was selected, if one of them was.
-    intercepts : ndarray, shape (n_clients,) or (n_clients, n_outputs), or None
+    intercepts : ndarray, shape (n_clients, n_outputs), or None
         The intercepts of the clients, if each has its own and no masks hide them; nan for a client
         whose rows do not determine any.
     covariance : Covariance or None

@@ -304,12 +304,19 @@ def _named(
 def _shown(columns: dict[str, Array]) -> tuple[dict[str, Array], int]:
     """Return the lines by group, without those that have no measure, and how many groups these are.
 
-    A group with few rows, or few of a class, sends zeros.
+    A group with few rows, or few of a class, sends zeros. One that did not answer for one of the
+    models is left out for all.
     """
     order = np.argsort(columns.pop("place"), kind="stable")
-    is_measured = ~np.isnan(columns["observed"][order])
-    hidden = set(columns["group"][order[~is_measured]])
-    return {key: column[order[is_measured]] for key, column in columns.items()}, len(hidden)
+    columns = {key: column[order] for key, column in columns.items()}
+    groups = columns["group"].tolist()
+    labels = columns.get("class", np.zeros(len(groups))).tolist()
+    keys = list(zip(groups, labels, strict=True))
+    is_missing = np.isnan(columns["observed"])
+    hidden = {keys[line] for line in np.flatnonzero(is_missing).tolist()}
+    is_shown = np.array([key not in hidden for key in keys], np.bool_)
+    n_hidden = len({group for group, _ in hidden})
+    return {key: column[is_shown] for key, column in columns.items()}, n_hidden
 
 
 def _overall(columns: dict[str, Array], models: Sequence[str]) -> dict[str, Array]:

@@ -87,7 +87,7 @@ def model_to_json(model: LinearModel, kinds: Iterable[type[LinearModel]]) -> str
         "attributes": _fields_of(Attributes, model),
         "lists": _fields_of(Lists, model),
         "coefficients": [
-            {"column": j, "name": str(columns[j]), "values": coefficients[:, j]}
+            {"column": j, "name": _name_of(columns, j), "values": coefficients[:, j]}
             for j in used.tolist()
         ],
         "intercept": np.atleast_1d(model.intercept_),
@@ -115,12 +115,17 @@ def _encode_covariance(covariance: Covariance, columns: Sequence[Any]) -> dict[s
     """Return a covariance for JSON; deviations of its own columns only, with their names."""
     used = np.unique(covariance.columns[covariance.columns >= 0])
     deviations = [
-        {"column": j, "name": str(columns[j]), "value": float(covariance.deviations[j])}
+        {"column": j, "name": _name_of(columns, j), "value": float(covariance.deviations[j])}
         for j in used.tolist()
     ]
     # Its own deviations are written below: a million numbers are not encoded first.
     fields = _fields_of(CovarianceParts, replace(covariance, deviations=used))
     return {**fields, "deviations": deviations}
+
+
+def _name_of(columns: Sequence[Any], j: int) -> str:
+    """Return the name of a column, or its index if the model says that it has fewer columns."""
+    return str(columns[j] if j < len(columns) else j)
 
 
 def _fields_of(part: type[Part], holder: object) -> dict[str, Any]:
@@ -154,7 +159,9 @@ def _as_json(content: dict[str, Any]) -> Any:
 def _plain(value: object) -> Any:
     """Return the numbers of an array; anything else that is not JSON no field takes."""
     if isinstance(value, (np.ndarray, np.generic)):
-        return value.tolist()
+        plain = value.tolist()
+        if not isinstance(plain, np.generic):  # as a long double stays
+            return plain
     return {"value of type": type(value).__name__}
 
 
@@ -388,10 +395,10 @@ def _array(
     array = np.atleast_1d(np.array(values, object))
     if array.shape != shape:
         found, expected = (" x ".join(map(str, one)) for one in (array.shape, shape))
-        raise ValueError(
-            f"{field} has {found} numbers; expected {expected}, as lists.classes_ and "
-            "covariance.columns say"
-        )
+        says = "lists.classes_ says"
+        if field.startswith("covariance"):
+            says = "lists.classes_ and covariance.columns say"
+        raise ValueError(f"{field} has {found} numbers; expected {expected}, as {says}")
     return array.astype(dtype)
 
 

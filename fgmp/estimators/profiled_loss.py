@@ -27,6 +27,8 @@ from .wrapped_loss import WrappedLoss
 # class only, which would send it to infinity. It is 10^4 roundings, and so small that a coefficient
 # which a single row speaks for moves by less than 1e-5 of its standard error.
 RIDGE = 1e-12
+# Of what is expected: less that is observed loses digits.
+_LEAST_SHARE_OBSERVED = 1e-6
 # Curvature below this multiple of the ridge is that of a client whose intercept has no limit.
 _LEAST_CURVATURE = 100.0
 
@@ -122,7 +124,8 @@ def best_shift(
 ) -> tuple[Array, float]:
     """Return the shift b that minimises a mean loss plus ridge ||b||^2 / 2, and the curvature.
 
-    For counts it follows from one evaluation, and for labels from the steps of `minimise`.
+    For counts it follows from one evaluation, unless that is far above what is observed, and for
+    labels from the steps of `minimise`.
 
     Parameters
     ----------
@@ -144,8 +147,11 @@ def best_shift(
         b, and the least curvature there in a direction that matters to the loss.
     """
     if loss.has_count_targets:
-        b, observed = _shift_of_counts(at(start), start, ridge)
-        return b, observed
+        found = at(start)
+        while _hides_what_is_observed(found):
+            start = start - np.log(found.hessians[0, 0]) - 1
+            found = at(start)
+        return _shift_of_counts(found, start, ridge)
 
     n_outputs = len(start)
     penalty = ridge * np.eye(n_outputs)
@@ -162,6 +168,16 @@ def best_shift(
 
     (b,), sums, _ = minimise(evaluate, start[None], tolerance)
     return b, float(np.linalg.eigvalsh(sums.hessians[0])[0])
+
+
+def _hides_what_is_observed(found: SecondOrders) -> bool:
+    """Return whether expected counts are so large that those observed vanish beside them.
+
+    Their digits cancel, and far out the loss goes on as a quadratic.
+    """
+    expected = found.hessians[0, 0]
+    observed = expected - found.gradients[0, 0]
+    return bool(expected > 1 and observed < _LEAST_SHARE_OBSERVED * expected)
 
 
 def _shift_of_counts(found: SecondOrders, start: Array, ridge: float) -> tuple[Array, float]:

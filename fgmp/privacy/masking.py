@@ -108,7 +108,8 @@ class MaskedSum(NamedTuple):
     total : ndarray
         The sum of the vectors that were uploaded.
     uploaded : ndarray of int
-        Positions of the clients whose vectors are in it, increasing; empty if no sum was opened.
+        Positions of the clients whose vectors are in it, increasing; empty if no sum was opened, or
+        if it is noise.
     bytes_up, bytes_down : int
         Of all trips.
     excluded : frozenset of int

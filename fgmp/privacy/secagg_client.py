@@ -78,7 +78,7 @@ class KeyPair:
         return self._agreed[public]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)  # its fields are secrets
 class SecAggClient:
     """One client of a secure sum.
 
