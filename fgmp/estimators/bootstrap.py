@@ -321,7 +321,8 @@ def check_training_data(model: LinearModel, remedy: str) -> None:
 def clients_of(model: LinearModel, data: Rows) -> FederatedTable:
     """Return the clients of a fit anew, with the class weights that it had."""
     again = clone(model)
-    rows, y = data.X, data.y
+    rows = data.X
+    y = data.y
     if not is_encoded(model):
         rows, y = validated(again, rows, y)
     targets, loss, weights = again._targets(y, data.weights)

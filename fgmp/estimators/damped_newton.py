@@ -132,23 +132,28 @@ def _newton_step(
     least_curvature: float,
 ) -> _NewtonStep:
     """Return the step from a gradient and a Hessian, given the last step and the Hessian before."""
-    if _is_flat(hessian, least_curvature):
+    curvatures = np.linalg.eigvalsh(hessian)
+    if _is_flat(hessian, curvatures, least_curvature):
         return _NewtonStep(np.zeros_like(gradient), is_last=False, is_flat=True)
     step = np.linalg.solve(hessian, -gradient)
-    largest = float(np.linalg.eigvalsh(hessian)[-1])
-    is_last = -inner(step, gradient) <= tolerance * max(1.0, largest)
+    is_last = -inner(step, gradient) <= tolerance * max(1.0, float(curvatures[-1]))
     length = newton_length(moved, before, hessian, step)
     return _NewtonStep(length * step, is_last, is_flat=False)
 
 
-def _is_flat(hessian: Array, least_curvature: float) -> bool:
-    """Return whether a function has no curvature in some direction, in whatever units of it."""
+def _is_flat(hessian: Array, curvatures: Array, least_curvature: float) -> bool:
+    """Return whether a function has no curvature in some direction, in whatever units of it.
+
+    `curvatures` are the eigenvalues of the Hessian, increasing.
+    """
     diagonal = hessian.diagonal()
     if diagonal.min() <= least_curvature:
         return True
+    least = max(least_curvature, _LAST_BITS)
+    if curvatures[0] > least * diagonal.max():  # then units do not matter
+        return False
     scale = np.sqrt(diagonal)
-    least = np.linalg.eigvalsh(hessian / scale[:, None] / scale)[0]
-    return bool(least <= max(least_curvature, _LAST_BITS))
+    return bool(np.linalg.eigvalsh(hessian / scale[:, None] / scale)[0] <= least)
 
 
 def _descend(
